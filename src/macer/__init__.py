@@ -1,0 +1,1 @@
+"""macer: train and certify provably robust image classifiers."""
