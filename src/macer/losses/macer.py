@@ -1,0 +1,67 @@
+"""Algorithm 1: the MACER objective."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from macer.radius import certified_radius
+
+
+def macer_loss(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    sigma: float,
+    lam: float | Tensor,
+    gamma: float,
+    beta: float,
+) -> Tensor:
+    """Cross-entropy of the smoothed classifier plus a hinge on its certified radius.
+
+    ẑ(xᵢ) = Σⱼ z(xᵢⱼ) / k                                                [Zhai+20, Alg. 1, line 5]
+    G = {i : yᵢ = argmax_c ẑᶜ(xᵢ)}                                                       [line 6]
+    ŷᵢ = argmax_{c ≠ yᵢ} ẑᶜ(xᵢ)                                                          [line 7]
+    ξ̂ᵢ = Φ⁻¹(ẑ^{yᵢ}(xᵢ)) − Φ⁻¹(ẑ^{ŷᵢ}(xᵢ))                                               [line 8]
+    loss = −1/n Σᵢ log ẑ^{yᵢ}(xᵢ) + λσ/2n Σ_{i∈G} max{γ − ξ̂ᵢ, 0}                          [line 9]
+
+    The inverse temperature β sharpens the softmax of the robustness term and of G; the
+    cross-entropy has β = 1 [Sec. 5.3, Effect of β]. With k = 1 and λ = 0 this is cross-entropy,
+    which is Gaussian training [Cohen+19].
+
+    Args:
+        logits: (images, k, classes), the network's outputs on k noisy copies of each image.
+        labels: (images,) int64.
+    """
+    u = logits if logits.dtype == torch.float64 else logits.float()
+    return (_cross_entropy(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)).mean()
+
+
+def _cross_entropy(u: Tensor, labels: Tensor) -> Tensor:
+    """−log ẑ^y, one value an image; the mean over copies is taken in the log domain."""
+    log_z_hat = u.log_softmax(dim=2).logsumexp(dim=1) - math.log(u.shape[1])
+    return -log_z_hat.gather(1, labels[:, None]).squeeze(1)
+
+
+def _radius_hinge(u: Tensor, labels: Tensor, sigma: float, gamma: float, beta: float) -> Tensor:
+    """σ/2 · max{γ − ξ̂, 0} = max{γσ/2 − CR, 0} for images in G, 0 for the others."""
+    z_hat = (beta * u).softmax(dim=2).mean(dim=1)
+    p_a = z_hat.gather(1, labels[:, None]).squeeze(1)
+    others = z_hat.scatter(1, labels[:, None], 0.0)
+    p_b = others.amax(dim=1)
+    q_a = others.sum(dim=1)  # 1 − p_a, accurate where p_a rounds to 1
+    in_G = z_hat.argmax(dim=1) == labels
+    largest = gamma * sigma / 2
+
+    with torch.no_grad():  # also False where the radius is inf or NaN
+        active = in_G & (certified_radius(p_a, p_b, sigma, q_a=q_a) < largest)
+    # Φ⁻¹ has an infinite slope at 0. Rows that do not count get a harmless probability before it;
+    # masking its result instead would give their gradient 0·inf = NaN.
+    half = torch.full_like(p_a, 0.5)
+    radius = certified_radius(
+        torch.where(active, p_a, half),
+        torch.where(active, p_b, half),
+        sigma,
+        q_a=torch.where(active, q_a, half),
+    )
+    return torch.where(active, largest - radius, torch.zeros_like(radius))
