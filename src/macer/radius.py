@@ -31,7 +31,8 @@ def certified_radius(
             Φ⁻¹(p) near 1 is then −Φ⁻¹(1 − p), accurate where p itself rounds to 1.
     """
     Phi_inv_p_a = Phi_inv(p_a) if q_a is None else -Phi_inv(q_a)
-    return sigma / 2 * (Phi_inv_p_a - Phi_inv(p_b))
+    radius: Tensor = sigma / 2 * (Phi_inv_p_a - Phi_inv(p_b))
+    return radius
 
 
 def radius_lower(p_a_lower: Floats, sigma: float) -> Floats:
@@ -41,7 +42,7 @@ def radius_lower(p_a_lower: Floats, sigma: float) -> Floats:
     """
     p_a = torch.from_numpy(np.maximum(p_a_lower, 0.5))
     q_a = 1.0 - p_a  # exact for ½ ≤ p ≤ 1
-    return certified_radius(p_a, q_a, sigma, q_a=q_a).numpy() * _DOWN
+    return certified_radius(p_a, q_a, sigma, q_a=q_a).numpy() * _DOWN + 0.0  # −0.0 + 0.0 = 0.0
 
 
 def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
@@ -50,7 +51,7 @@ def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
     p̲ = the α-quantile of Beta(count, n − count + 1);  0 for count = 0   [Clopper & Pearson 1934]
     """
     count = np.asarray(count, dtype=np.float64)
-    p = betaincinv(np.maximum(count, 1.0), n - count + 1.0, alpha)
+    p: Floats = betaincinv(np.maximum(count, 1.0), n - count + 1.0, alpha)
     return np.where(count > 0, p, 0.0) * _DOWN
 
 
@@ -59,8 +60,9 @@ def hoeffding_lower(total: ArrayLike, n: int, alpha: float) -> Floats:
 
     z̲ = X̄ − √(−log α / 2n)                                    [Zhai+20, Appendix A, Lemma 2]
     """
-    bound = np.asarray(total, dtype=np.float64) / n - np.sqrt(-np.log(alpha) / (2 * n))
-    return np.maximum(bound, 0.0) * _DOWN
+    bound: Floats = np.asarray(total, dtype=np.float64) / n - np.sqrt(-np.log(alpha) / (2 * n))
+    lower: Floats = np.maximum(bound, 0.0) * _DOWN
+    return lower
 
 
 def bernstein_lower(total: ArrayLike, squares: ArrayLike, n: int, alpha: float) -> Floats:

@@ -1,0 +1,45 @@
+"""Random streams: every random number is a function of integers that can be written down.
+
+A stream is named by (seed, purpose, image, chunk). It does not depend on the batch size, the order
+of the images or a restart, and two purposes never share a number: the samples that select a class
+are not those that bound its probability, which CERTIFY needs to be valid.
+"""
+
+import hashlib
+from enum import IntEnum
+
+import numpy as np
+from torch import Generator, Tensor
+
+
+class Purpose(IntEnum):
+    """What a stream is for; the values are part of every recorded result and never change."""
+
+    SELECTION = 0
+    ESTIMATION = 1
+    PREDICTION = 2
+    INITIALISATION = 3
+    ORDER = 4
+    AUGMENTATION = 5
+    TRAINING = 6
+    VALIDATION = 7
+
+
+def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:
+    """The stream's generator: Philox-4×64, key (seed, purpose), counter from (chunk, image)."""
+    philox = np.random.Philox(
+        key=np.array([seed, purpose], dtype=np.uint64),
+        counter=np.array([0, 0, chunk, image], dtype=np.uint64),
+    )
+    return np.random.Generator(philox)
+
+
+def fill_normal(out: Tensor, *, seed: int, purpose: Purpose, image: int, chunk: int) -> Tensor:
+    """Fill a contiguous float32 tensor with the stream's first standard normal numbers."""
+    if out.device.type == "cpu":
+        # torch's own CPU generator cannot exceed 5.77σ; NumPy's ziggurat has no such limit.
+        stream(seed, purpose, image, chunk).standard_normal(dtype=np.float32, out=out.numpy())
+        return out
+    name = np.array([seed, purpose, image, chunk], dtype="<u8").tobytes()
+    key = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+    return out.normal_(generator=Generator(out.device).manual_seed(key >> 1))
