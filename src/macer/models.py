@@ -1,0 +1,402 @@
+"""Networks: a name is a function in `MODELS`; normalisation is the first layer of every model.
+
+Parameter names and shapes are those of published checkpoints: `resnet50` is torchvision's,
+`resnet20` and `resnet110` are those of the code of [Cohen+19], `lenet` is that of [Zhai+20].
+
+[Cohen+19]  Certified Adversarial Robustness via Randomized Smoothing. ICML 2019.
+[He+15]     Delving Deep into Rectifiers. ICCV 2015.
+[He+16]     Deep Residual Learning for Image Recognition. CVPR 2016.
+[Zhai+20]   MACER: Attack-free and Scalable Robust Training. ICLR 2020.
+"""
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from macer.mistake import Mistake
+
+Shape = tuple[int, int, int]
+
+
+class Normalize(nn.Module):
+    """Per-channel normalisation, (x − mean) / std, for images in [0, 1].
+
+    Args:
+        mean: (channels,); 0 with a std of 1 leaves the images as they are.
+        std: (channels,)
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std):
+            raise Mistake(
+                f"mean and std must have one value a channel each, got {len(mean)} and {len(std)}"
+            )
+        if not all(map(math.isfinite, mean)):
+            raise Mistake(f"mean must be finite, got {tuple(mean)}")
+        if not all(0 < value < math.inf for value in std):
+            raise Mistake(f"std must be finite and > 0, got {tuple(std)}")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise images (images, channels, height, width)."""
+        return (x - self.mean) / self.std
+
+
+class LeNet(nn.Module):
+    """Two 5×5 convolutions and two linear layers for 28×28 images. [Zhai+20, code]"""
+
+    def __init__(self, *, num_classes: int, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 20, 5)
+        self.conv2 = nn.Conv2d(20, 50, 5)
+        self.fc1 = nn.Linear(50 * 4 * 4, 500)
+        self.fc2 = nn.Linear(500, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (images, num_classes) of images (images, channels, 28, 28)."""
+        # Unlike the paper's code: pool, then ReLU. Both are monotone, so they commute: the same
+        # function for a quarter of the ReLU's work.
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        # flatten follows the logical order, so channels-last images give the same logits.
+        logits: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
+        return logits
+
+
+def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
+    """Convolution that keeps the image size at stride 1; the bias is the batch-norm's."""
+    return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """Identity where shapes agree, else a projection. [He+16, §3.3, option B]
+
+    Unlike [He+16, §4.2], which pads with zeros on CIFAR (option A): the networks of [Cohen+19]
+    and [Zhai+20] project there too.
+    """
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions beside a shortcut. [He+16, fig. 5 left]"""
+
+    expansion: ClassVar[int] = 1
+
+    def __init__(self, inputs: int, width: int, *, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, width, 3, stride)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = _shortcut(inputs, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU of the residual plus the shortcut."""
+        residual = F.relu(self.bn1(self.conv1(x)))
+        residual = self.bn2(self.conv2(residual))
+        return F.relu(residual + self.downsample(x))
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3 and 1×1 convolutions beside a shortcut. [He+16, fig. 5 right]
+
+    Unlike the paper: the 3×3 convolution carries the stride, as in torchvision's weights.
+    """
+
+    expansion: ClassVar[int] = 4
+
+    def __init__(self, inputs: int, width: int, *, stride: int) -> None:
+        super().__init__()
+        outputs = width * self.expansion
+        self.conv1 = _conv(inputs, width, 1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3, stride)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = _conv(width, outputs, 1)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = _shortcut(inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU of the residual plus the shortcut."""
+        residual = F.relu(self.bn1(self.conv1(x)))
+        residual = F.relu(self.bn2(self.conv2(residual)))
+        residual = self.bn3(self.conv3(residual))
+        return F.relu(residual + self.downsample(x))
+
+
+Block = type[BasicBlock] | type[Bottleneck]
+
+
+def _stem(channels: int, width: int, *, large_images: bool) -> dict[str, nn.Module]:
+    """First layers: 7×7, stride 2, pooling for large images, else 3×3. [He+16, table 1, §4.2]"""
+    if not large_images:
+        return {"conv1": _conv(channels, width, 3), "bn1": nn.BatchNorm2d(width), "relu": nn.ReLU()}
+    return {
+        "conv1": _conv(channels, width, 7, stride=2),
+        "bn1": nn.BatchNorm2d(width),
+        "relu": nn.ReLU(),
+        "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
+    }
+
+
+def _stage(block: Block, inputs: int, width: int, *, blocks: int, stride: int) -> nn.Sequential:
+    """Blocks of one width, of which the first carries the stride."""
+    outputs = width * block.expansion
+    first = block(inputs, width, stride=stride)
+    return nn.Sequential(first, *(block(outputs, width, stride=1) for _ in range(1, blocks)))
+
+
+def resnet(
+    block: Block,
+    *,
+    blocks: Sequence[int],
+    width: int,
+    num_classes: int,
+    channels: int,
+    large_images: bool = False,
+) -> nn.Sequential:
+    """Residual network, a chain of named layers. [He+16]
+
+    Args:
+        blocks: number of blocks of each stage; a stage halves the image and doubles the width.
+        width: of the stem and the first stage.
+    """
+    layers = _stem(channels, width, large_images=large_images)
+    inputs = width
+    for i, count in enumerate(blocks):
+        stage_width, stride = width * 2**i, 1 if i == 0 else 2
+        layers[f"layer{i + 1}"] = _stage(block, inputs, stage_width, blocks=count, stride=stride)
+        inputs = stage_width * block.expansion
+    layers |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+    layers["fc"] = nn.Linear(inputs, num_classes)
+    network = nn.Sequential(OrderedDict(layers))
+    _he_initialise(network)
+    return network
+
+
+def _he_initialise(network: nn.Module) -> None:
+    """Draw convolutions from N(0, 2 / (size² · outputs)). [He+15, eq. 14]"""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def lenet(*, num_classes: int, channels: int) -> nn.Module:
+    """LeNet for 28×28 images, the paper's network for MNIST. [Zhai+20, §5]"""
+    return LeNet(num_classes=num_classes, channels=channels)
+
+
+def resnet20(*, num_classes: int, channels: int) -> nn.Module:
+    """ResNet-20 for 32×32 images: 6n + 2 layers with n = 3. [He+16, §4.2]"""
+    return resnet(
+        BasicBlock, blocks=(3, 3, 3), width=16, num_classes=num_classes, channels=channels
+    )
+
+
+def resnet110(*, num_classes: int, channels: int) -> nn.Module:
+    """ResNet-110, n = 18, the paper's network for CIFAR-10 and SVHN. [He+16, §4.2; Zhai+20, §5]"""
+    return resnet(
+        BasicBlock, blocks=(18, 18, 18), width=16, num_classes=num_classes, channels=channels
+    )
+
+
+def resnet18(*, num_classes: int, channels: int) -> nn.Module:
+    """ResNet-18 with a stem for 32×32 images. [He+16, table 1]"""
+    return resnet(
+        BasicBlock, blocks=(2, 2, 2, 2), width=64, num_classes=num_classes, channels=channels
+    )
+
+
+def resnet50(*, num_classes: int, channels: int) -> nn.Module:
+    """ResNet-50, the paper's network for ImageNet. [He+16, table 1; Zhai+20, §5]"""
+    return resnet(
+        Bottleneck,
+        blocks=(3, 4, 6, 3),
+        width=64,
+        num_classes=num_classes,
+        channels=channels,
+        large_images=True,
+    )
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "lenet": lenet,
+    "resnet18": resnet18,
+    "resnet20": resnet20,
+    "resnet50": resnet50,
+    "resnet110": resnet110,
+}
+
+
+def build_model(
+    name: str,
+    *,
+    num_classes: int,
+    shape: Shape,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Sequential:
+    """Normalisation and network on the CPU, tried once on black images of the given shape.
+
+    Initial weights come from torch's global generator: seed it first.
+
+    Args:
+        name: a key of `MODELS`, or `package.module:function` for a function that returns an
+            nn.Module; it is given num_classes and channels if it takes them.
+        shape: (channels, height, width)
+        mean: (channels,), 0 by default
+        std: (channels,), 1 by default
+    """
+    channels = shape[0]
+    normalize = Normalize(
+        _per_channel("mean", mean, channels, default=0.0),
+        _per_channel("std", std, channels, default=1.0),
+    )
+    if name in MODELS:
+        network = MODELS[name](num_classes=num_classes, channels=channels)
+    else:
+        network = _foreign_network(name, num_classes=num_classes, channels=channels)
+    model = nn.Sequential(normalize, network).cpu()
+    _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
+    return model
+
+
+def _per_channel(
+    name: str, values: Sequence[float] | None, channels: int, *, default: float
+) -> Sequence[float]:
+    if values is None:
+        return (default,) * channels
+    if len(values) != channels:
+        raise Mistake(f"{name} must have {channels} values, one a channel, got {tuple(values)}")
+    return values
+
+
+def _foreign_network(name: str, *, num_classes: int, channels: int) -> nn.Module:
+    function = _foreign_function(name)
+    arguments = _accepted(function, num_classes=num_classes, channels=channels)
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        raise Mistake(
+            f"model {name!r} must need no arguments but num_classes and channels: {error}; "
+            "give the others defaults"
+        ) from error
+    network = function(**arguments)
+    if not isinstance(network, nn.Module):
+        raise Mistake(f"model {name!r} must return an nn.Module, got {type(network).__name__}")
+    return network
+
+
+def _foreign_function(name: str) -> Callable[..., object]:
+    module_name, colon, function_name = name.partition(":")
+    if not colon or not all(part.isidentifier() for part in module_name.split(".")):
+        raise Mistake(
+            f"unknown model {name!r}{_nearest(name, MODELS)}; choose from {', '.join(MODELS)}, "
+            "or name a function of your own as package.module:function"
+        )
+    module = _import(module_name)
+    function: object = getattr(module, function_name, None)
+    # A network is callable too, but on images.
+    if not callable(function) or isinstance(function, nn.Module):
+        functions = [key for key, value in vars(module).items() if callable(value)]
+        raise Mistake(
+            f"no function {function_name!r} in module {module_name!r}"
+            f"{_nearest(function_name, functions)}; name one that returns an nn.Module"
+        )
+    return function
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(word, words, n=1)
+    return f", did you mean {matches[0]!r}?" if matches else ""
+
+
+def _import(module_name: str) -> ModuleType:
+    try:
+        with _current_folder_importable():
+            return importlib.import_module(module_name)
+    except (ImportError, RuntimeError, SyntaxError) as error:
+        # RuntimeError: what torchvision raises beside a torch it was not built for.
+        raise Mistake(
+            f"cannot import module {module_name!r}: {_first_line(error)}; "
+            "install it or run in the folder that holds it"
+        ) from error
+
+
+@contextlib.contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """Put the current folder first, where `python -m macer` has it and the command has not."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the module itself may have removed it
+            sys.path.remove(folder)
+
+
+def _accepted(
+    function: Callable[..., object], *, num_classes: int, channels: int
+) -> dict[str, Any]:
+    """Keep the arguments that the function takes.
+
+    A function with **kwargs is given num_classes alone: torchvision's pass kwargs on to a class
+    that knows num_classes but not channels.
+    """
+    parameters = inspect.signature(function).parameters
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {key for key, value in parameters.items() if value.kind in by_keyword}
+    if any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values()):
+        names.add("num_classes")
+    arguments = {"num_classes": num_classes, "channels": channels}
+    return {key: value for key, value in arguments.items() if key in names}
+
+
+def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
+    """Run once in eval mode, leaving modes, statistics and the generator as they were."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return model.eval()(torch.zeros(2, *shape, device="cpu"))
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        size = "×".join(map(str, shape))
+        raise Mistake(
+            f"model {name!r} does not take {size} images: {_first_line(error)}; "
+            "choose another model or another data set"
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _check_logits(name: str, logits: object, num_classes: int) -> None:
+    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if got != (2, num_classes):
+        raise Mistake(
+            f"model {name!r} must return logits of shape (2, {num_classes}) for 2 images, "
+            f"got {got}; let its function take num_classes"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
