@@ -1,1 +1,62 @@
-"""macer: train and certify provably robust image classifiers."""
+"""macer: train and certify image classifiers that provably resist ℓ₂ attacks.
+
+The names below are imported when first used: `import macer` does not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from macer.certification import (
+        ABSTAIN,
+        Certificate,
+        Smooth,
+        certify,
+        certify_bernstein,
+        certify_hoeffding,
+        predict,
+    )
+    from macer.losses import macer_loss
+    from macer.mistake import Mistake
+    from macer.radius import certified_radius
+    from macer.recipes import CertifyRecipe, TrainRecipe
+    from macer.run import load_model
+    from macer.training import train
+
+__all__ = [
+    "ABSTAIN",
+    "Certificate",
+    "CertifyRecipe",
+    "Mistake",
+    "Smooth",
+    "TrainRecipe",
+    "certified_radius",
+    "certify",
+    "certify_bernstein",
+    "certify_hoeffding",
+    "load_model",
+    "macer_loss",
+    "predict",
+    "train",
+]
+
+_MODULES = {
+    "certification": (
+        "ABSTAIN Certificate Smooth certify certify_bernstein certify_hoeffding predict"
+    ),
+    "losses": "macer_loss",
+    "mistake": "Mistake",
+    "radius": "certified_radius",
+    "recipes": "CertifyRecipe TrainRecipe",
+    "run": "load_model",
+    "training": "train",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'macer' has no attribute {name!r}")
+    return getattr(import_module(f"macer.{_HOMES[name]}"), name)

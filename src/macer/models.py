@@ -9,25 +9,16 @@ Parameter names and shapes are those of published checkpoints: `resnet50` is tor
 [Zhai+20]   MACER: Attack-free and Scalable Robust Training. ICLR 2020.
 """
 
-import contextlib
-import difflib
-import importlib
-import inspect
 import math
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from macer.mistake import Mistake
-
-Shape = tuple[int, int, int]
 
 
 class Normalize(nn.Module):
@@ -245,158 +236,3 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet50": resnet50,
     "resnet110": resnet110,
 }
-
-
-def build_model(
-    name: str,
-    *,
-    num_classes: int,
-    shape: Shape,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-) -> nn.Sequential:
-    """Normalisation and network on the CPU, tried once on black images of the given shape.
-
-    Initial weights come from torch's global generator: seed it first.
-
-    Args:
-        name: a key of `MODELS`, or `package.module:function` for a function that returns an
-            nn.Module; it is given num_classes and channels if it takes them.
-        shape: (channels, height, width)
-        mean: (channels,), 0 by default
-        std: (channels,), 1 by default
-    """
-    channels = shape[0]
-    normalize = Normalize(
-        _per_channel("mean", mean, channels, default=0.0),
-        _per_channel("std", std, channels, default=1.0),
-    )
-    if name in MODELS:
-        network = MODELS[name](num_classes=num_classes, channels=channels)
-    else:
-        network = _foreign_network(name, num_classes=num_classes, channels=channels)
-    model = nn.Sequential(normalize, network).cpu()
-    _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
-    return model
-
-
-def _per_channel(
-    name: str, values: Sequence[float] | None, channels: int, *, default: float
-) -> Sequence[float]:
-    if values is None:
-        return (default,) * channels
-    if len(values) != channels:
-        raise Mistake(f"{name} must have {channels} values, one a channel, got {tuple(values)}")
-    return values
-
-
-def _foreign_network(name: str, *, num_classes: int, channels: int) -> nn.Module:
-    function = _foreign_function(name)
-    arguments = _accepted(function, num_classes=num_classes, channels=channels)
-    try:
-        inspect.signature(function).bind(**arguments)
-    except TypeError as error:
-        raise Mistake(
-            f"model {name!r} must need no arguments but num_classes and channels: {error}; "
-            "give the others defaults"
-        ) from error
-    network = function(**arguments)
-    if not isinstance(network, nn.Module):
-        raise Mistake(f"model {name!r} must return an nn.Module, got {type(network).__name__}")
-    return network
-
-
-def _foreign_function(name: str) -> Callable[..., object]:
-    module_name, colon, function_name = name.partition(":")
-    if not colon or not all(part.isidentifier() for part in module_name.split(".")):
-        raise Mistake(
-            f"unknown model {name!r}{_nearest(name, MODELS)}; choose from {', '.join(MODELS)}, "
-            "or name a function of your own as package.module:function"
-        )
-    module = _import(module_name)
-    function: object = getattr(module, function_name, None)
-    # A network is callable too, but on images.
-    if not callable(function) or isinstance(function, nn.Module):
-        functions = [key for key, value in vars(module).items() if callable(value)]
-        raise Mistake(
-            f"no function {function_name!r} in module {module_name!r}"
-            f"{_nearest(function_name, functions)}; name one that returns an nn.Module"
-        )
-    return function
-
-
-def _nearest(word: str, words: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(word, words, n=1)
-    return f", did you mean {matches[0]!r}?" if matches else ""
-
-
-def _import(module_name: str) -> ModuleType:
-    try:
-        with _current_folder_importable():
-            return importlib.import_module(module_name)
-    except (ImportError, RuntimeError, SyntaxError) as error:
-        # RuntimeError: what torchvision raises beside a torch it was not built for.
-        raise Mistake(
-            f"cannot import module {module_name!r}: {_first_line(error)}; "
-            "install it or run in the folder that holds it"
-        ) from error
-
-
-@contextlib.contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    """Put the current folder first, where `python -m macer` has it and the command has not."""
-    folder = str(Path.cwd())
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the module itself may have removed it
-            sys.path.remove(folder)
-
-
-def _accepted(
-    function: Callable[..., object], *, num_classes: int, channels: int
-) -> dict[str, Any]:
-    """Keep the arguments that the function takes.
-
-    A function with **kwargs is given num_classes alone: torchvision's pass kwargs on to a class
-    that knows num_classes but not channels.
-    """
-    parameters = inspect.signature(function).parameters
-    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = {key for key, value in parameters.items() if value.kind in by_keyword}
-    if any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values()):
-        names.add("num_classes")
-    arguments = {"num_classes": num_classes, "channels": channels}
-    return {key: value for key, value in arguments.items() if key in names}
-
-
-def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
-    """Run once in eval mode, leaving modes, statistics and the generator as they were."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return model.eval()(torch.zeros(2, *shape, device="cpu"))
-    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        size = "×".join(map(str, shape))
-        raise Mistake(
-            f"model {name!r} does not take {size} images: {_first_line(error)}; "
-            "choose another model or another data set"
-        ) from error
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-def _check_logits(name: str, logits: object, num_classes: int) -> None:
-    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if got != (2, num_classes):
-        raise Mistake(
-            f"model {name!r} must return logits of shape (2, {num_classes}) for 2 images, "
-            f"got {got}; let its function take num_classes"
-        )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

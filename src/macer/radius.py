@@ -77,4 +77,5 @@ def bernstein_lower(total: ArrayLike, squares: ArrayLike, n: int, alpha: float) 
     variance = np.maximum(squares - total**2 / n + squares * 2.0**-50, 0.0) / (n - 1)
     log_term = np.log(2 / alpha)
     bound = total / n - np.sqrt(2 * variance * log_term / n) - 7 * log_term / (3 * (n - 1))
-    return np.maximum(bound, 0.0) * _DOWN
+    lower: Floats = np.maximum(bound, 0.0) * _DOWN
+    return lower

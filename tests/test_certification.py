@@ -7,7 +7,7 @@ from scipy.stats import binom, norm
 from torch import nn
 
 import reference
-from macer.certify import (
+from macer.certification import (
     ABSTAIN,
     BOUNDS,
     Smooth,
@@ -128,7 +128,7 @@ def soft_samples(model, images, num, purpose, beta):
 def test_predict_is_cohens_predict(monkeypatch):
     random = np.random.default_rng(1)
     counts = random.multinomial(100, [0.45, 0.35, 0.2], size=300)
-    monkeypatch.setattr("macer.certify.sample_under_noise", lambda *a, **k: tally_of(counts))
+    monkeypatch.setattr("macer.certification.sample_under_noise", lambda *a, **k: tally_of(counts))
     ours = predict(nn.Identity(), torch.zeros(300, *SHAPE), sigma=1.0, n=100, alpha=0.05)
     assert ours == [reference.predict(c, alpha=0.05) for c in counts]
     assert 0 < ours.count(ABSTAIN) < 300

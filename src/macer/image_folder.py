@@ -1,0 +1,104 @@
+"""Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from macer.formats import SPLITS, Split
+from macer.mistake import Mistake
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_LARGEST_IMAGE = 1 << 24  # pixels
+_EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
+
+
+def image_classes(folder: Path) -> tuple[str, ...]:
+    """Sorted class names: the folders in folder/train and folder/test, which must agree."""
+    names = {
+        split: {path.name for path in (folder / split).iterdir() if _is_class(path)}
+        for split in SPLITS
+        if (folder / split).is_dir()
+    }
+    if not names:
+        raise Mistake(f"no images in {folder}: expected {folder / 'train'}/CLASS/*.png or *.jpg")
+    if len(names) == 2 and (lone := sorted(names["train"] ^ names["test"])):
+        only = "train" if lone[0] in names["train"] else "test"
+        raise Mistake(
+            f"classes in {folder / 'train'} and {folder / 'test'} must agree, "
+            f"got {lone[0]!r} in {only} only"
+        )
+    return tuple(sorted(set().union(*names.values())))
+
+
+def _is_class(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def _image_files(folder: Path) -> list[Path]:
+    kinds = (".png", ".jpg", ".jpeg")
+    return sorted(path for path in folder.glob("*") if path.suffix.lower() in kinds)
+
+
+def read_image_folder(paths: Sequence[Path]) -> Split:
+    """Read folder/CLASS/*.png or *.jpg: one channel if every image of both splits is grey."""
+    (folder,) = paths
+    classes = image_classes(folder.parent)
+    files = {s: [_image_files(folder.parent / s / c) for c in classes] for s in SPLITS}
+    mode, size = _common_format(file for s in SPLITS for one in files[s] for file in one)
+    chosen = [(file, label) for label, one in enumerate(files[folder.name]) for file in one]
+    if not chosen:
+        raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
+    images = np.empty((len(chosen), len(mode), size[1], size[0]), np.uint8)
+    for image, (file, _) in zip(images, chosen, strict=True):
+        image[:] = _pixels(file, mode).reshape(size[1], size[0], len(mode)).transpose(2, 0, 1)
+    return Split(images, np.array([label for _, label in chosen], np.int64))
+
+
+def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
+    """The mode, 'L' or 'RGB', and the one size (width, height) of all files."""
+    mode, size = "L", None
+    for file in files:
+        with _opened(file) as image:
+            if size is not None and image.size != size:
+                raise Mistake(
+                    f"all images must have one size, {size[0]}×{size[1]} (width×height) so far, "
+                    f"got {image.size[0]}×{image.size[1]} in {file}; resize them"
+                )
+            size = image.size
+            mode = mode if image.mode == "L" else "RGB"
+    return mode, size or (0, 0)
+
+
+def _opened(file: Path) -> "Image.Image":
+    """The image with its header read and its pixels not."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(file, formats=("PNG", "JPEG"))
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise Mistake(f"{file} must have at most {_LARGEST_IMAGE:,} pixels: {error}") from error
+    except (OSError, SyntaxError, ValueError) as error:
+        raise Mistake(f"{file} must be a PNG or JPEG image: {error}") from error
+    if image.width * image.height > _LARGEST_IMAGE:
+        image.close()
+        found = f"{image.width}×{image.height}"
+        raise Mistake(f"{file} must have at most {_LARGEST_IMAGE:,} pixels, got {found}")
+    if image.mode not in _EIGHT_BIT_MODES:
+        image.close()
+        raise Mistake(f"{file} must have 8 bits a channel, got mode {image.mode!r}; convert it")
+    return image
+
+
+def _pixels(file: Path, mode: str) -> np.ndarray:
+    with _opened(file) as image:
+        try:
+            return np.asarray(image.convert(mode))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
