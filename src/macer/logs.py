@@ -1,0 +1,230 @@
+"""Logs of certificates as this field writes them: tab-separated, one line an image."""
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macer.mistake import Mistake
+
+COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+SETTINGS = ("sigma", "n0", "n", "alpha", "bound")
+
+# ImageNet's 50,000 lines take about 5 MB; the limit stops a small gzip file from filling memory.
+MOST_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateLog:
+    """Certificates of one model, one entry an image in the order of idx; None: not recorded."""
+
+    name: str
+    idx: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predict: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    sigma: float | None = None
+    n0: int | None = None
+    n: int | None = None
+    alpha: float | None = None
+    bound: str | None = None
+
+
+def read_log(path: Path) -> CertificateLog:
+    """Read a run folder's certificates.tsv, or a log file, plain or gzipped."""
+    file = _log_file(path)
+    header, *lines = _lines(file)
+    names = header.split("\t")
+    _check_header(file, names)
+    rows = [_row(names, line, f"{file}, line {i}") for i, line in enumerate(lines, start=2)]
+    if not rows:
+        raise Mistake(f"{file} has a header but no certificates: certify at least one image")
+    _check_repeats(file, rows)
+    rows.sort(key=lambda row: row["idx"])
+    return CertificateLog(
+        name=_name(file),
+        idx=np.array([row["idx"] for row in rows], np.int64),
+        label=np.array([row["label"] for row in rows], np.int64),
+        predict=np.array([row["predict"] for row in rows], np.int64),
+        radius=np.array([row["radius"] for row in rows], np.float64),
+        correct=np.array([row["predict"] == row["label"] for row in rows], np.bool_),
+        **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
+    )
+
+
+def select(
+    log: CertificateLog, start: int = 0, stop: int | None = None, skip: int = 1
+) -> CertificateLog:
+    """The images with start ≤ idx < stop and idx % skip = 0."""
+    if skip < 1:
+        raise Mistake(f"skip must be ≥ 1, got {skip}")
+    kept = (log.idx >= start) & (log.idx % skip == 0)
+    if stop is not None:
+        kept &= log.idx < stop
+    if not kept.any():
+        raise Mistake(
+            f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
+            f"the log has {describe_images(log)}"
+        )
+    arrays = ("idx", "label", "predict", "radius", "correct")
+    return replace(log, **{name: getattr(log, name)[kept] for name in arrays})
+
+
+def describe_images(log: CertificateLog) -> str:
+    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count."""
+    idx = np.sort(log.idx)
+    first, last = int(idx[0]), int(idx[-1])
+    if first == last:
+        return f"{first}"
+    steps = np.unique(np.diff(idx))
+    if len(steps) == 1 and steps[0] == 1:
+        return f"{first}…{last}"
+    if len(steps) == 1 and len(idx) > 2:
+        return f"{first}…{last}, every {_ordinal(int(steps[0]))}"
+    return f"{len(idx):,} images within {first}…{last}"
+
+
+def _ordinal(number: int) -> str:
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _log_file(path: Path) -> Path:
+    file = path / "certificates.tsv" if path.is_dir() else path
+    if not file.is_file() and path.is_dir():
+        raise Mistake(f"no certificates in {path}: expected {file}; certify the run first")
+    if not file.exists():
+        raise Mistake(f"no log at {path}: expected a run folder or a log file")
+    return file
+
+
+def _name(file: Path) -> str:
+    """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
+    if file.name == "certificates.tsv":
+        return file.resolve().parent.name
+    return re.sub(r"(?<=.)(\.(tsv|txt))?(\.gz)?$", "", file.name, count=1)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        with file.open("rb") as raw:
+            gzipped = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(file) if gzipped else file.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Mistake(f"{file} must be tab-separated text, plain or gzipped: {error}") from error
+    if len(content) > MOST_BYTES:
+        raise Mistake(f"{file} must hold at most {MOST_BYTES >> 20} MiB of text, got more")
+    if not text.strip():
+        raise Mistake(f"{file} is empty: expected the columns {' '.join(COLUMNS)}")
+    return text.replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def _check_header(file: Path, names: Sequence[str]) -> None:
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise Mistake(
+            f"{file}: the header must have the tab-separated columns {' '.join(COLUMNS)}, "
+            f"got no {', '.join(missing)}"
+        )
+    if len(set(names)) < len(names):
+        raise Mistake(f"{file}: each column must appear once, got {' '.join(names)}")
+
+
+def _row(names: Sequence[str], line: str, where: str) -> dict[str, Any]:
+    texts = line.split("\t")
+    if len(texts) != len(names):
+        raise Mistake(
+            f"{where}: a row must have {len(names)} tab-separated values, got {line[:80]!r}"
+        )
+    row = {
+        name: _value(name, text, where)
+        for name, text in zip(names, texts, strict=True)
+        if name in FIELDS
+    }
+    if row["correct"] != (row["predict"] == row["label"]):
+        raise Mistake(
+            f"{where}: correct must be 1 where predict is label and 0 elsewhere, got "
+            f"{row['correct']} for predict {row['predict']} and label {row['label']}"
+        )
+    return row
+
+
+def _check_repeats(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    seen: dict[int, int] = {}
+    for line, row in enumerate(rows, start=2):
+        first = seen.setdefault(row["idx"], line)
+        if first != line:
+            raise Mistake(
+                f"{file}, line {line}: each image must appear once, got idx {row['idx']} "
+                f"again (first on line {first})"
+            )
+
+
+def _setting(file: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    values = list(dict.fromkeys(row[name] for row in rows))
+    if len(values) > 1:
+        raise Mistake(
+            f"{file}: {name} must be the same for every image, got {values[0]} and {values[1]}; "
+            "split the log"
+        )
+    return values[0]
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"[-+.0-9a-zA-Z]+", text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _seconds(text: str) -> float:
+    clock = re.fullmatch(r"(?:([0-9]+) days?, )?([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", text)
+    if clock is None:
+        return _number(text)
+    days, hours, minutes, seconds = clock.groups(default="0")
+    return ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + float(seconds)
+
+
+# Each column's reader, what must hold of its value, and the same in words.
+FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+    "idx": (_whole, lambda i: i >= 0, "a whole number ≥ 0"),
+    "label": (_whole, lambda c: c >= 0, "a whole number ≥ 0"),
+    "predict": (_whole, lambda c: c >= -1, "a class, or -1 for an abstention"),
+    "radius": (_number, lambda r: math.isfinite(r) and r >= 0, "a finite number ≥ 0"),
+    "correct": (_whole, lambda c: c in (0, 1), "0 or 1"),
+    "time": (_seconds, lambda t: math.isfinite(t) and t >= 0, "seconds or h:mm:ss"),
+    "sigma": (_number, lambda s: math.isfinite(s) and s > 0, "a number > 0"),
+    "n0": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
+    "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
+    "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
+    "bound": (str, lambda _: True, "a name"),
+}
+
+
+def _value(name: str, text: str, where: str) -> Any:
+    """A column's value; an empty setting is one that the log does not say."""
+    if name in SETTINGS and not text:
+        return None
+    read, holds, requirement = FIELDS[name]
+    try:
+        value = read(text)
+    except ValueError:
+        value = None
+    if value is None or not holds(value):
+        raise Mistake(f"{where}: {name} must be {requirement}, got {text[:40]!r}")
+    return value

@@ -1,0 +1,185 @@
+"""Recipes: the single source of every setting's default, type, help text and flag.
+
+A recipe is a frozen dataclass; its named instances are the TOML files under recipes/, which a user
+can copy and edit. It is saved whole in the run it made.
+"""
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
+
+from macer.mistake import Mistake
+
+
+def _whole_number(_: Any, tokens: Sequence[Token]) -> int:
+    """Refuse 4.5 where an integer is asked for, rather than truncate it."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"must be a whole number, got {tokens[0].value}") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole_number)]
+
+
+def _require(name: str, ok: bool, requirement: str, value: object) -> None:
+    if not ok:
+        raise Mistake(f"{name} must be {requirement}, got {value}")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainRecipe:
+    """Everything that decides the weights of a trained model, but the data's bytes."""
+
+    dataset: str = "mnist-sample"
+    "Data set to train on; `macer data` lists them."
+    model: str = "lenet"
+    "Network: a name, or package.module:function."
+    normalise: bool = False
+    "Make the data set's mean and standard deviation the model's first layer."
+    loss: str = "macer"
+    "Training objective."
+
+    sigma: float = 0.25
+    "Standard deviation σ of the noise, for images in [0, 1]."
+    k: Whole = 16
+    "Noisy copies of each image in a step."
+    lam: float = 12.0
+    "Weight λ of the robustness term; 0 with k = 1 is Gaussian training."
+    lam_schedule: Literal["constant", "deferred", "ramp"] = "constant"
+    "λ: constant; 0 until the first learning-rate decay; or rising from 0."
+    lam_ramp: float = 0.5
+    "Share of the training over which λ rises, if it does."
+    gamma: float = 8.0
+    "Hinge γ: radii beyond γσ/2 are not pushed further."
+    beta: float = 16.0
+    "Inverse temperature β of the robustness term."
+
+    epochs: Whole = 440
+    "Passes over the training images."
+    batch: Whole = 64
+    "Images in a step, each with k copies."
+    lr: float = 0.01
+    "Highest learning rate."
+    lr_schedule: Literal["step", "cosine", "triangle"] = "step"
+    "Learning rate: divided at lr_decays; a half cosine; or up and down in straight lines."
+    lr_decays: tuple[Whole, ...] = (200, 400)
+    "Epochs at which the step schedule divides the learning rate by 10."
+    lr_peak: float = 0.2
+    "Share of the training after which the triangle is at its highest."
+    momentum: float = 0.9
+    "Momentum of SGD."
+    nesterov: bool = False
+    "Nesterov's form of the momentum."
+    weight_decay: float = 5e-4
+    "Weight decay of all parameters."
+    clip: float = 0.0
+    "Largest norm of the gradient; 0 does not clip."
+    ema: float = 0.0
+    "Decay of the running average of the weights that is kept as the model; 0 keeps the weights."
+
+    crop: Whole = 0
+    "Padding of random crops; 0 does not crop."
+    flip: bool = False
+    "Random horizontal flips."
+    held_out: Whole = 0
+    "Last training images to keep out of training, for validation."
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    "Arithmetic of the network; auto is bf16 on a GPU and fp32 on a CPU."
+    seed: Whole = 0
+    "Seed of the initial weights, the order, the augmentation and the noise."
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "gamma", "beta", "lr"):
+            value = getattr(self, name)
+            _require(name, 0 < value < math.inf, "> 0", value)
+        for name in ("k", "epochs", "batch"):
+            value = getattr(self, name)
+            _require(name, value >= 1, "at least 1", value)
+        for name in ("lam", "weight_decay", "clip", "crop", "held_out"):
+            value = getattr(self, name)
+            _require(name, 0 <= value < math.inf, "at least 0", value)
+        for name in ("momentum", "ema"):
+            value = getattr(self, name)
+            _require(name, 0 <= value < 1, "in [0, 1)", value)
+        _require("lam_ramp", 0 < self.lam_ramp <= 1, "in (0, 1]", self.lam_ramp)
+        _require("lr_peak", 0 <= self.lr_peak <= 1, "in [0, 1]", self.lr_peak)
+        _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
+        _require(
+            "momentum", not self.nesterov or self.momentum > 0, "> 0 with nesterov", self.momentum
+        )
+        decays = self.lr_decays
+        _require("lr_decays", list(decays) == sorted(set(decays)), "ascending", list(decays))
+        if self.lam_schedule == "deferred" and not (self.lr_schedule == "step" and decays):
+            raise Mistake(
+                "lam_schedule must not be deferred without a step schedule that decays, "
+                f"got lr_schedule {self.lr_schedule} with lr_decays {list(decays)}"
+            )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CertifyRecipe:
+    """Everything that decides a certificate, but the model and the image."""
+
+    n0: Whole = 100
+    "Samples that select the class."
+    n: Whole = 100_000
+    "Other samples that bound its probability."
+    alpha: float = 0.001
+    "Probability α that a certificate is false, for each image."
+    bound: Literal["clopper-pearson", "hoeffding", "bernstein"] = "clopper-pearson"
+    "Hard votes by Clopper–Pearson, or the soft classifier by Hoeffding or Bernstein."
+    beta: float = 1.0
+    "Inverse temperature β of the soft classifier."
+    seed: Whole = 0
+    "Seed of the noise."
+
+    def __post_init__(self) -> None:
+        _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that come with the package, such as paper/cifar10-0.25."""
+    return sorted(_walk(files("macer") / "recipes"))
+
+
+def _walk(folder: Traversable, prefix: str = "") -> list[str]:
+    names = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            names += _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            names.append(prefix + entry.name.removesuffix(".toml"))
+    return names
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The fields of a named recipe or of a TOML file."""
+    text = _recipe_text(name)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
+
+
+def _recipe_text(name: str) -> str:
+    if name in recipe_names():
+        return (files("macer") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    path = Path(name)
+    if path.is_file():
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise Mistake(f"recipe {name} must be a TOML file in UTF-8: {error}") from error
+    raise Mistake(
+        f"unknown recipe {name!r}; choose from {', '.join(recipe_names())}, or name a TOML file"
+    )

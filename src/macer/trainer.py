@@ -1,0 +1,226 @@
+"""One step of Algorithm 1, and the state it acts on."""
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from macer.data import Split, augment
+from macer.losses import LOSSES
+from macer.mistake import Mistake
+from macer.noise import Purpose, fill_normal, stream
+from macer.recipes import TrainRecipe
+from macer.run import Metrics, Tensors
+from macer.schedules import learning_rate, trade_off
+
+
+class Trainer:
+    """The state of a training and one step of it; all of it is tensors and one integer."""
+
+    def __init__(
+        self, recipe: TrainRecipe, model: nn.Module, split: Split, device: torch.device
+    ) -> None:
+        self.recipe = recipe
+        self.device = device
+        self.model = model.to(device)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.images = torch.from_numpy(split.images).to(device)
+        self.labels = torch.from_numpy(split.labels).to(device)
+        self.optimizer = _optimizer(recipe, model)
+        self.average = {name: t.clone() for name, t in model.state_dict().items()}
+        self.step = 0
+        # Unlike the paper: a last batch that is not full is left out, so that every step has one
+        # shape; each epoch leaves out other images.
+        self.steps_per_epoch = len(split.images) // recipe.batch
+        self.samples = recipe.batch * recipe.k
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+
+    @property
+    def epoch(self) -> int:
+        """Whole epochs trained."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def at_end_of_epoch(self) -> bool:
+        """Whether the last step was an epoch's last."""
+        return self.step % self.steps_per_epoch == 0
+
+    @property
+    def all_samples(self) -> int:
+        """Noisy samples in the whole training."""
+        return self.recipe.epochs * self.steps_per_epoch * self.samples
+
+    def rest_of_epoch(self) -> Iterator[None]:
+        """Take the steps that are left of this epoch."""
+        order, offsets, flips = self._plan(self.epoch)
+        begin = self.step % self.steps_per_epoch * self.recipe.batch
+        end = self.steps_per_epoch * self.recipe.batch
+        for start in range(begin, end, self.recipe.batch):
+            rows = slice(start, start + self.recipe.batch)
+            images = self.images[order[rows]]
+            if self.recipe.crop or self.recipe.flip:
+                images = augment(images, offsets[rows], flips[rows], padding=self.recipe.crop)
+            self._take_step(images.float() / 255, self.labels[order[rows]])
+            self.step += 1
+            yield
+
+    def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The epoch's order of images and each one's crop and flip."""
+        n, seed = len(self.images), self.recipe.seed
+        order = stream(seed, Purpose.ORDER, epoch).permutation(n)
+        random = stream(seed, Purpose.AUGMENTATION, epoch)
+        offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
+        flips = random.random(n) < 0.5 if self.recipe.flip else np.zeros(n, dtype=bool)
+        order_, offsets_, flips_ = (
+            torch.from_numpy(values).to(self.device) for values in (order, offsets, flips)
+        )
+        return order_, offsets_, flips_
+
+    def _take_step(self, images: Tensor, labels: Tensor) -> None:
+        """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
+        recipe = self.recipe
+        epoch = self.step / self.steps_per_epoch
+        self.model.train()
+        statistics = [buffer.clone() for buffer in self.model.buffers()]
+        with self.autocast:
+            logits = self.model(self._noisy_copies(images))
+        loss = LOSSES[recipe.loss](
+            logits.view(len(images), recipe.k, -1),
+            labels,
+            sigma=recipe.sigma,
+            lam=trade_off(recipe, epoch),
+            gamma=recipe.gamma,
+            beta=recipe.beta,
+        )
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._update(loss.detach(), learning_rate(recipe, epoch), statistics)
+
+    def _noisy_copies(self, images: Tensor) -> Tensor:
+        """x_ij = x_i + η_ij with η_ij ~ N(0, σ²I), k of each image.              [line 4]"""
+        n, k = len(images), self.recipe.k
+        noise = torch.empty((n, k, *images.shape[1:]), device=self.device)
+        fill_normal(
+            noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
+        )
+        noisy = torch.add(images[:, None], noise, alpha=self.recipe.sigma).flatten(0, 1)
+        return noisy.contiguous(memory_format=torch.channels_last)
+
+    def _update(self, loss: Tensor, lr: float, statistics: list[Tensor]) -> None:
+        """One step of SGD, or none if the loss or a gradient is not finite.
+
+        The choice is made on the device, without waiting for it: the fused optimiser skips a step
+        whose `found_inf` is 1, and the batch-norm statistics go back to what they were.
+        """
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        bad = ~(loss + norm).isfinite()
+        if self.recipe.clip:
+            nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
+        self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        for buffer, before in zip(self.model.buffers(), statistics, strict=True):
+            buffer.copy_(torch.where(bad, before, buffer))
+        self._average_weights()
+        self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
+        self.skipped += bad
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        """θ̄ ← dθ̄ + (1 − d)θ; without averaging, θ̄ is left alone and θ is the model."""
+        if not self.recipe.ema:
+            return
+        # Early on a shorter memory, or θ̄ would hold on to the initial weights.
+        decay = min(self.recipe.ema, (1 + self.step) / (10 + self.step))
+        for name, value in self.model.state_dict().items():
+            if value.is_floating_point():
+                self.average[name].lerp_(value, 1 - decay)
+            else:
+                self.average[name].copy_(value)
+
+    def close_epoch(self) -> Metrics:
+        """The epoch's metrics; this waits for the device."""
+        skipped, steps = int(self.skipped), self.steps_per_epoch
+        if skipped >= steps:
+            raise Mistake(
+                f"the loss was not finite in all {steps} steps of epoch {self.epoch}; "
+                "lower lr or lam, ramp lam, or set clip"
+            )
+        # The schedules as they were in the epoch's last step.
+        epoch = (self.step - 1) / steps
+        metrics = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "loss": float(self.loss_sum) / (steps - skipped),
+            "lr": learning_rate(self.recipe, epoch),
+            "lam": trade_off(self.recipe, epoch),
+            "skipped_steps": skipped,
+        }
+        self.loss_sum.zero_()
+        self.skipped.zero_()
+        return metrics
+
+    def weights(self) -> Tensors:
+        """The model's weights, or their average if the recipe asks for it."""
+        return self.average if self.recipe.ema else self.model.state_dict()
+
+    def averaged_model(self) -> nn.Module:
+        """The network that `weights` make."""
+        if not self.recipe.ema:
+            return self.model
+        model = copy.deepcopy(self.model)
+        model.load_state_dict(self.average)
+        return model
+
+    def state(self) -> tuple[Tensors, dict[str, int]]:
+        """Everything a later process needs to go on from here."""
+        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        tensors |= {f"momentum.{name}": t for name, t in self._momentum().items()}
+        tensors |= {f"average.{name}": t for name, t in self.average.items() if self.recipe.ema}
+        tensors |= {"loss_sum": self.loss_sum, "skipped": self.skipped}
+        return tensors, {"step": self.step}
+
+    def restore(self, tensors: Tensors, state: dict[str, int]) -> None:
+        """Go back to a saved state."""
+        self.model.load_state_dict(_under("model.", tensors))
+        for name, buffer in self._momentum().items():
+            buffer.copy_(tensors[f"momentum.{name}"])
+        for name, value in _under("average.", tensors).items():
+            self.average[name].copy_(value)
+        self.loss_sum.copy_(tensors["loss_sum"])
+        self.skipped.copy_(tensors["skipped"])
+        self.step = state["step"]
+
+    def _momentum(self) -> Tensors:
+        return {
+            name: self.optimizer.state[p]["momentum_buffer"]
+            for name, p in self.model.named_parameters()
+            if "momentum_buffer" in self.optimizer.state[p]
+        }
+
+
+def _under(prefix: str, tensors: Tensors) -> Tensors:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _optimizer(recipe: TrainRecipe, model: nn.Module) -> torch.optim.SGD:
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        nesterov=recipe.nesterov,
+        weight_decay=recipe.weight_decay,
+        fused=True,
+    )
+    if recipe.momentum:
+        # Made here, not in the first step, whose gradients may be unusable.
+        for parameter in model.parameters():
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer

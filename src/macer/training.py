@@ -1,0 +1,196 @@
+"""The training loop: from a recipe and images to a run with a model in it."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from macer.data import DATASETS, Split, channel_statistics, fingerprint
+from macer.files import locked, write_atomically
+from macer.losses import LOSSES
+from macer.mistake import Mistake
+from macer.noise import Purpose, stream
+from macer.progress import bar, note
+from macer.recipes import TrainRecipe
+from macer.run import (
+    Metrics,
+    ModelCard,
+    Run,
+    load_checkpoint,
+    open_run,
+    save_checkpoint,
+    save_model,
+)
+from macer.stopping import Stopped, catching_signals
+from macer.trainer import Trainer
+from macer.validation import validate
+
+
+def train(
+    recipe: TrainRecipe,
+    split: Split,
+    classes: tuple[str, ...],
+    folder: Path,
+    *,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    checkpoint_seconds: float = 30.0,
+    watch: Callable[[Metrics], None] | None = None,
+) -> Path:
+    """Train a model and return the path of its file, FOLDER/model.safetensors.
+
+    Killed at any moment and called again with resume=True it ends, on a CPU with the same number
+    of threads, in the same weights bit for bit: order, augmentation and noise are functions of the
+    seed and the step.
+
+    Args:
+        split: the training images; the last `recipe.held_out` are kept for validation.
+        checkpoint_seconds: the least time between two checkpoints.
+        watch: called with each epoch's metrics.
+    """
+    if recipe.loss not in LOSSES:
+        raise Mistake(f"unknown loss {recipe.loss!r}; choose from {', '.join(LOSSES)}")
+    training, held_out = _hold_out(split, recipe)
+    card = _card(recipe, split, classes)
+    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
+    trainer = Trainer(recipe, card.build(), training, torch.device(device))
+    run = open_run(folder, recipe, fingerprint(split), resume=resume)
+    with locked(run.folder):
+        saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
+        _loop(trainer, saver, held_out, watch)
+        saver.save()
+        _finish(run, trainer, card)
+    return run.model
+
+
+def _loop(
+    trainer: Trainer,
+    saver: "Saver",
+    held_out: Split | None,
+    watch: Callable[[Metrics], None] | None,
+) -> None:
+    """Train epoch by epoch, recording each; save now and then, and when asked to stop."""
+    what, done = f"training {saver.run.folder.name}", trainer.step * trainer.samples
+    with (
+        catching_signals() as signals,
+        bar(what, trainer.all_samples, "samples", done) as advance,
+    ):
+        while trainer.epoch < trainer.recipe.epochs:
+            started, first_step = time.monotonic(), trainer.step
+            for _ in trainer.rest_of_epoch():
+                advance(trainer.samples)
+                if not trainer.at_end_of_epoch:  # there, the epoch is recorded first
+                    saver.save_if_due(signals)
+            samples = (trainer.step - first_step) * trainer.samples
+            metrics = trainer.close_epoch()  # waits for the device
+            metrics["samples_per_second"] = samples / (time.monotonic() - started)
+            if held_out:
+                metrics |= validate(
+                    trainer.averaged_model(), held_out, trainer.recipe, device=trainer.device
+                )
+            saver.record(metrics)
+            if watch:
+                watch(metrics)
+            saver.save_if_due(signals)
+
+
+def _finish(run: Run, trainer: Trainer, card: ModelCard) -> None:
+    """Write the model and what the manifest says of it."""
+    sha256 = save_model(run.model, trainer.weights(), card)
+    result = {
+        "status": "trained",
+        "weights_sha256": sha256,
+        "device": _device_name(trainer.device),
+    }
+    run.write_manifest(run.read_manifest() | result)
+
+
+def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
+    """The images to train on and, if any, the last ones to validate on."""
+    left = len(split.images) - recipe.held_out
+    if left < recipe.batch:
+        raise Mistake(
+            f"batch must be at most the number of training images, {left} of "
+            f"{len(split.images)} with held_out {recipe.held_out}; got {recipe.batch}"
+        )
+    training = Split(split.images[:left], split.labels[:left])
+    if not recipe.held_out:
+        return training, None
+    return training, Split(split.images[left:], split.labels[left:])
+
+
+def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
+    channels = split.images.shape[1]
+    mean, std = (0.0,) * channels, (1.0,) * channels
+    if recipe.normalise:
+        known = DATASETS.get(recipe.dataset)
+        if known and known.mean and known.std:
+            mean, std = known.mean, known.std
+        else:
+            mean, std = channel_statistics(split)
+    shape = tuple(int(size) for size in split.images.shape[1:])
+    return ModelCard(
+        architecture=recipe.model,
+        classes=classes,
+        shape=(shape[0], shape[1], shape[2]),
+        mean=mean,
+        std=std,
+        sigma=recipe.sigma,
+        dataset=recipe.dataset,
+    )
+
+
+def _restore(run: Run, trainer: Trainer) -> list[Metrics]:
+    """Bring the trainer to the newest checkpoint; return the metrics of the epochs before it."""
+    found = load_checkpoint(run)
+    if found is None:
+        return []
+    tensors, state, damaged = found
+    for path in damaged:
+        note(f"{path} is damaged; continuing from the one before it")
+    trainer.restore(tensors, state)
+    note(f"continuing {run.folder} at step {trainer.step}, epoch {trainer.epoch}")
+    lines = run.metrics.read_text(encoding="utf-8").splitlines() if run.metrics.exists() else []
+    metrics = [json.loads(line) for line in lines]
+    return [line for line in metrics if line["step"] <= trainer.step]
+
+
+@dataclass
+class Saver:
+    """Writes checkpoints and metrics, the metrics never ahead of the checkpoint."""
+
+    run: Run
+    trainer: Trainer
+    metrics: list[Metrics]
+    seconds: float
+    last: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.last = time.monotonic()
+
+    def save_if_due(self, signals: list[int]) -> None:
+        """Save if the last checkpoint is old enough; save and leave if a signal came."""
+        if signals or time.monotonic() - self.last >= self.seconds:
+            self.save()
+        if signals:
+            raise Stopped(signals[0], f"stopped at step {self.trainer.step}; the state is saved")
+
+    def save(self) -> None:
+        """Save now."""
+        save_checkpoint(self.run, *self.trainer.state())
+        self.last = time.monotonic()
+
+    def record(self, line: Metrics) -> None:
+        """Add an epoch's metrics."""
+        self.metrics.append(line)
+        text = "".join(json.dumps(metrics) + "\n" for metrics in self.metrics)
+        write_atomically(self.run.metrics, text.encode())
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
