@@ -20,8 +20,8 @@ from macer.certification import (
     predict,
 )
 from macer.mistake import Mistake
-from macer.noise import Purpose
-from macer.smoothing import SOFT_UNIT, Tally, sample_under_noise
+from macer.noise import Purpose, fill_normal
+from macer.smoothing import CHUNK, SOFT_UNIT, Tally, sample_under_noise
 
 SHAPE = (1, 4, 4)
 
@@ -111,16 +111,14 @@ STAGES = ((100, Purpose.SELECTION), (2000, Purpose.ESTIMATION))
 
 def soft_samples(model, images, num, purpose, beta):
     """(images, num, classes): the softmax outputs on each image's noise, chunk by chunk."""
-    from macer.noise import fill_normal
-    from macer.smoothing import CHUNK
-
     samples = []
     for index, image in enumerate(images):
         rows = []
         for start in range(0, num, CHUNK):
-            noise = torch.empty(min(CHUNK, num - start), *SHAPE)
+            noise = torch.empty(min(CHUNK, num - start), 4, 4, 1)  # channels last
             fill_normal(noise, seed=3, purpose=purpose, image=index, chunk=start // CHUNK)
-            rows += [reference.softmax(u, beta) for u in model(image + 0.25 * noise).numpy()]
+            noisy = image + 0.25 * noise.permute(0, 3, 1, 2)
+            rows += [reference.softmax(u, beta) for u in model(noisy).numpy()]
         samples.append(np.stack(rows))
     return samples
 
@@ -251,8 +249,8 @@ def test_the_network_sees_one_batch_shape():
             shapes.add(tuple(x.shape))
             return super().forward(x)
 
-    certify(Watching([0.0, 1.0]), torch.zeros(3, *SHAPE), sigma=1.0, n0=5, n=77, batch_size=50)
-    assert shapes == {(50, *SHAPE)}
+    certify(Watching([0.0, 1.0]), torch.zeros(3, *SHAPE), sigma=1.0, n0=5, n=277, batch_size=50)
+    assert shapes == {(CHUNK, *SHAPE)}
 
 
 def test_the_model_is_evaluated_in_eval_mode_and_left_as_it_was():

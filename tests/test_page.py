@@ -6,17 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macer.logs import CertificateLog, read_log
+from examples import published_logs
+from macer.logs import CertificateLog
 from macer.mistake import Mistake
 from macer.page import drawing, simplify, write_page
-from macer.report import average_certified_radius, curve, outcomes
-
-DATA = Path(__file__).parent / "data"
+from macer.scores import average_certified_radius, curve, outcomes
 
 
 @pytest.fixture(scope="module")
 def macer() -> list[CertificateLog]:
-    return [read_log(DATA / f"macer_sigma{sigma}.tsv.gz") for sigma in ("0.25", "0.5", "1.0")]
+    return published_logs()
 
 
 @pytest.fixture(scope="module")

@@ -59,3 +59,12 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is being written by another process; wait for it or end it"
             ) from None
         yield
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, where the user asked for it."""
+    if not path.parent.is_dir():
+        raise Mistake(f"no folder {path.parent} to write {path.name} into: make it first")
+    if path.is_dir():
+        raise Mistake(f"path must be a file to write, got the folder {path}")
+    write_atomically(path, content)

@@ -55,7 +55,7 @@ def read_image_folder(paths: Sequence[Path]) -> Split:
         raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
     images = np.empty((len(chosen), len(mode), size[1], size[0]), np.uint8)
     for image, (file, _) in zip(images, chosen, strict=True):
-        image[:] = _pixels(file, mode).reshape(size[1], size[0], len(mode)).transpose(2, 0, 1)
+        image[:] = read_image(file, channels=len(mode))
     return Split(images, np.array([label for _, label in chosen], np.int64))
 
 
@@ -96,9 +96,11 @@ def _opened(file: Path) -> "Image.Image":
     return image
 
 
-def _pixels(file: Path, mode: str) -> np.ndarray:
+def read_image(file: Path, *, channels: int) -> np.ndarray:
+    """One file as (channels, height, width) uint8; one channel is grey, three are RGB."""
     with _opened(file) as image:
         try:
-            return np.asarray(image.convert(mode))
+            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
         except (OSError, SyntaxError, ValueError) as error:
             raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
+    return pixels.reshape(*pixels.shape[:2], -1).transpose(2, 0, 1)

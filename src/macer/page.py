@@ -8,23 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from macer.curves import conditions, draw
+from macer.files import write_file
 from macer.logs import CertificateLog
-from macer.report import (
-    Difference,
-    Floats,
-    Row,
-    cells,
-    conditions,
-    curve,
-    draw,
-    images_text,
-    outcomes,
-    setting,
-    tabulate,
-    thousands,
-    with_error,
-    write_file,
-)
+from macer.scores import Difference, Floats, curve, outcomes
+from macer.tables import Row, cells, images_text, setting, tabulate, thousands, with_error
 
 # A colour that occurs nowhere else in a drawing: the page's own text colour takes its place.
 INK = "#010203"

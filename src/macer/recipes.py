@@ -171,6 +171,15 @@ def read_recipe(name: str) -> dict[str, Any]:
         raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
 
 
+def named_recipe(name: str) -> TrainRecipe:
+    """A recipe that comes with the package, unchanged."""
+    fields: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in read_recipe(name).items()
+    }
+    return TrainRecipe(**fields)
+
+
 def _recipe_text(name: str) -> str:
     if name in recipe_names():
         return (files("macer") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")

@@ -1,14 +1,17 @@
 """Monte Carlo: the votes and soft moments of a network under Gaussian noise.
 
-This module samples; it concludes nothing. `certify` turns its tallies into certificates.
+This module samples; it concludes nothing. `certification` turns its tallies into certificates.
 """
 
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +19,8 @@ from macer.noise import Purpose, fill_normal
 
 Progress = Callable[[int], None]
 
-# Noise comes in chunks of this many samples; part of the definition of every stream.
+# Samples come in chunks of this many, each chunk of one image; part of the definition of every
+# stream. On a CPU a chunk is also what the network sees at once: its activations fit the caches.
 CHUNK = 128
 
 # Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
@@ -30,6 +34,17 @@ class Tally(NamedTuple):
     votes: Tensor  # how often f(x + η) = c
     first: Tensor  # Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰: A[1, :]
     second: Tensor  # Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰: A[2, :]
+
+
+class Chunk(NamedTuple):
+    """Which samples a chunk holds."""
+
+    slot: int  # position of the image
+    number: int  # of the chunk among the image's
+    rows: int  # samples asked for; the rest of the chunk is padding
+
+
+Chunks = tuple[Chunk, ...]
 
 
 def sample_under_noise(
@@ -56,27 +71,44 @@ def sample_under_noise(
     Args:
         images: (images, channels, height, width) float32 in [0, 1], on the model's device.
         indices: the number of each image in its data set, which names its noise.
+        batch_size: rows the network sees at once on an accelerator, in whole chunks; on a CPU it
+            always sees one chunk, since another shape could change the logits.
     """
-    batch_size = batch_size or default_batch_size(images)
+    rows = network_rows(images.device, batch_size)
+    pixels = images.permute(0, 2, 3, 1).contiguous()
+    buffers = threading.local()
+
+    @torch.inference_mode()
+    def sample(chunks: Chunks) -> tuple[Chunks, Tally]:
+        if not hasattr(buffers, "batch"):
+            buffers.batch = torch.zeros((rows, *pixels.shape[1:]), device=images.device)
+        for place, chunk in enumerate(chunks):
+            noisy = buffers.batch[place * CHUNK :][: chunk.rows]
+            image = indices[chunk.slot]
+            fill_normal(noisy, seed=seed, purpose=purpose, image=image, chunk=chunk.number)
+            _scale_and_shift(noisy, sigma, pixels[chunk.slot])
+        return chunks, _sums(model(buffers.batch.permute(0, 3, 1, 2)), chunks, beta)
+
+    work = _grouped(_chunks(len(images), num), rows // CHUNK)
+    on_cpu = images.device.type == "cpu"
     tally: Tally | None = None
-    with evaluating(model), torch.inference_mode():
-        for batch, slots, rows in _packed(
-            images, indices, num, sigma=sigma, seed=seed, purpose=purpose, batch_size=batch_size
-        ):
-            logits = model(batch)
-            if tally is None:
-                tally = _empty_tally(len(images), logits)
-            _add(tally, logits[:rows], slots[:rows].to(logits.device), beta)
+    with evaluating(model):
+        for chunks, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
+            tally = tally or Tally(*(t.new_zeros(len(images), t.shape[1]) for t in sums))
+            slots = torch.tensor([chunk.slot for chunk in chunks]).to(images.device)
+            for total, values in zip(tally, sums, strict=True):
+                total.index_add_(0, slots, values)
             if progress:
-                progress(rows)
+                progress(sum(chunk.rows for chunk in chunks))
     assert tally is not None, "no images or no samples"
     return Tally(*(total.cpu() for total in tally))
 
 
-def default_batch_size(images: Tensor) -> int:
-    """Large on an accelerator; on a CPU, as many images as its caches hold activations for."""
-    pixels = images[0].numel()
-    return 8192 if images.device.type != "cpu" else max(16, 2**18 // pixels // 64 * 64)
+def network_rows(device: torch.device, batch_size: int | None) -> int:
+    """The one number of rows the network sees: a chunk on a CPU, whole chunks elsewhere."""
+    if device.type == "cpu":
+        return CHUNK
+    return max(1, (batch_size or 8192) // CHUNK) * CHUNK
 
 
 @contextmanager
@@ -91,76 +123,58 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             part.training = True
 
 
-def _empty_tally(images: int, logits: Tensor) -> Tally:
-    shape = (images, logits.shape[1])
-    return Tally(*(torch.zeros(shape, dtype=torch.int64, device=logits.device) for _ in range(3)))
+def _sums(logits: Tensor, chunks: Chunks, beta: float) -> Tally:
+    """What each chunk of a batch adds up to; the rows after those asked for do not count."""
+    logits = logits[: len(chunks) * CHUNK]
+    asked = torch.tensor([chunk.rows for chunk in chunks]).to(logits.device)
+    counts = (torch.arange(CHUNK, device=logits.device) < asked[:, None]).flatten()
+    counts = (counts & logits.isfinite().all(dim=1))[:, None]
+    votes = logits.argmax(dim=1, keepdim=True)
+    u = torch.where(counts, logits, torch.zeros_like(logits)).double()
+    z = ((beta * u).softmax(dim=1) / SOFT_UNIT).long() * counts
+    ballots = torch.zeros_like(z).scatter_(1, votes, counts.long())
+    return Tally(*(v.view(len(chunks), CHUNK, -1).sum(dim=1) for v in (ballots, z, z * z)))
 
 
-def _add(tally: Tally, logits: Tensor, slots: Tensor, beta: float) -> None:
-    """Add one batch; `slots` says which image each row belongs to."""
-    valid = logits.isfinite().all(dim=1)
-    votes = logits.argmax(dim=1)
-    tally.votes.index_put_((slots, votes), valid.long(), accumulate=True)
-    z = (beta * torch.where(valid[:, None], logits, 0.0).double()).softmax(dim=1)
-    units = (z / SOFT_UNIT).long() * valid[:, None]
-    tally.first.index_add_(0, slots, units)
-    tally.second.index_add_(0, slots, units * units)
+def _chunks(images: int, num: int) -> Iterator[Chunk]:
+    """All chunks of all images; an image's last one may ask for fewer rows."""
+    for slot in range(images):
+        for start in range(0, num, CHUNK):
+            yield Chunk(slot, start // CHUNK, min(CHUNK, num - start))
 
 
-def _packed(
-    images: Tensor,
-    indices: Sequence[int],
-    num: int,
-    *,
-    sigma: float,
-    seed: int,
-    purpose: Purpose,
-    batch_size: int,
-) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """Noisy copies of all images in batches of one shape: (batch, image of each row, rows used).
+def _grouped(chunks: Iterator[Chunk], size: int) -> Iterator[Chunks]:
+    while group := tuple(islice(chunks, size)):
+        yield group
 
-    The last batch keeps its shape and uses fewer rows: a ragged batch would change the logits on
-    real hardware. The batch is one buffer, overwritten when the next one is asked for.
+
+def _in_threads(
+    sample: Callable[[Chunks], tuple[Chunks, Tally]], work: Iterable[Chunks]
+) -> Iterator[tuple[Chunks, Tally]]:
+    """The samples in order, drawn by as many threads as torch uses, each on one core.
+
+    Faster than threads inside each layer, which wait for one another; and the logits then do not
+    depend on how many cores there are.
     """
-    batch = torch.zeros((batch_size, *images.shape[1:]), device=images.device)
-    batch = batch.contiguous(memory_format=torch.channels_last)
-    slots = torch.zeros(batch_size, dtype=torch.int64)
-    filled = 0
-    for slot, noise in _noise(images, indices, num, seed=seed, purpose=purpose):
-        while len(noise):
-            end = min(filled + len(noise), batch_size)
-            rows = end - filled
-            torch.add(images[slot], noise[:rows], alpha=sigma, out=batch[filled:end])
-            slots[filled:end] = slot
-            noise, filled = noise[rows:], end % batch_size
-            if filled == 0:
-                yield batch, slots, batch_size
-    if filled:
-        yield batch, slots, filled
-
-
-def _noise(
-    images: Tensor, indices: Sequence[int], num: int, *, seed: int, purpose: Purpose
-) -> Iterator[tuple[int, Tensor]]:
-    """Standard normal noise for every image, chunk by chunk: (position of the image, noise)."""
-
-    def draw(slot: int, start: int) -> tuple[int, Tensor]:
-        rows = min(CHUNK, num - start)
-        out = torch.empty((rows, *images.shape[1:]), device=images.device)
-        chunk = start // CHUNK
-        fill_normal(out, seed=seed, purpose=purpose, image=indices[slot], chunk=chunk)
-        return slot, out
-
-    jobs = ((slot, start) for slot in range(len(images)) for start in range(0, num, CHUNK))
-    if images.device.type != "cpu":
-        yield from (draw(*job) for job in jobs)
-        return
-    # NumPy fills without holding Python's lock: the next chunks are drawn while the network runs.
-    with ThreadPoolExecutor(max_workers=torch.get_num_threads()) as pool:
-        pending: deque[Future[tuple[int, Tensor]]] = deque()
-        for job in jobs:
-            pending.append(pool.submit(draw, *job))
-            if len(pending) > 4 * torch.get_num_threads():
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            pending: deque[Future[tuple[Chunks, Tally]]] = deque()
+            for chunks in work:
+                pending.append(pool.submit(sample, chunks))
+                if len(pending) > 2 * threads:
+                    yield pending.popleft().result()
+            while pending:
                 yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _scale_and_shift(noise: Tensor, sigma: float, image: Tensor) -> None:
+    """x + ση in place; on a CPU by NumPy, which does not start threads of its own."""
+    if noise.device.type == "cpu":
+        array = noise.numpy()
+        np.multiply(array, np.float32(sigma), out=array)
+        np.add(array, image.numpy(), out=array)
+    else:
+        noise.mul_(sigma).add_(image)

@@ -103,13 +103,13 @@ class Trainer:
 
     def _noisy_copies(self, images: Tensor) -> Tensor:
         """x_ij = x_i + η_ij with η_ij ~ N(0, σ²I), k of each image.              [line 4]"""
-        n, k = len(images), self.recipe.k
-        noise = torch.empty((n, k, *images.shape[1:]), device=self.device)
+        pixels = images.permute(0, 2, 3, 1)[:, None]  # channels last, in memory too
+        noise = torch.empty((len(images), self.recipe.k, *pixels.shape[2:]), device=self.device)
         fill_normal(
             noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
         )
-        noisy = torch.add(images[:, None], noise, alpha=self.recipe.sigma).flatten(0, 1)
-        return noisy.contiguous(memory_format=torch.channels_last)
+        noisy = noise.mul_(self.recipe.sigma).add_(pixels).flatten(0, 1)
+        return noisy.permute(0, 3, 1, 2)
 
     def _update(self, loss: Tensor, lr: float, statistics: list[Tensor]) -> None:
         """One step of SGD, or none if the loss or a gradient is not finite.

@@ -1,0 +1,7 @@
+"""`python -m macer` is the command `macer`."""
+
+import sys
+
+from macer.cli import main
+
+sys.exit(main())

@@ -1,0 +1,363 @@
+"""The commands. torch is imported inside them: help and a mistyped flag do not wait for it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Dict
+from rich.console import Console
+from rich.table import Table
+
+from macer import __version__
+from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe, TrainRecipe, Whole, read_recipe, recipe_names
+from macer.stopping import Stopped
+
+if TYPE_CHECKING:
+    import torch
+
+    from macer.logs import CertificateLog
+
+
+def _fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
+    """Let the recipe's file give the fields that no flag gives."""
+    if commands == ("train",) and arguments["--recipe"].tokens:
+        name = arguments["--recipe"].tokens[0].value
+        fields = Dict(read_recipe(name), source=name, use_commands_as_keys=False)
+        fields(app, commands, arguments)
+
+
+app = App(
+    name="macer",
+    help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
+    version=f"macer {__version__}",
+    config=_fields_of_recipe,
+    result_action="return_value",
+)
+
+Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
+
+
+@app.command
+def demo(*, out: Path = Path("demo"), device: Device = "auto") -> None:
+    """Train, certify and report on the embedded data: Gaussian against MACER, in two minutes.
+
+    Parameters
+    ----------
+    out
+        Folder for the two runs, the curves and the page; must not exist.
+    """
+    from macer.demo import run_demo
+
+    run_demo(out, _device(device))
+
+
+@app.command
+def train(
+    recipe: str,
+    *,
+    fields: TrainRecipe = TrainRecipe(),  # noqa: B008  frozen
+    out: Path | None = None,
+    data: Data = None,
+    resume: bool = False,
+    device: Device = "auto",
+    checkpoint_seconds: float = 30.0,
+    tensorboard: bool = False,
+) -> None:
+    """Train a model; every field of the recipe can be overridden by its flag.
+
+    Parameters
+    ----------
+    recipe
+        A name that `macer recipes` lists, or a TOML file.
+    out
+        Folder of the run; runs/RECIPE by default.
+    resume
+        Continue the run where it stopped, or begin it.
+    checkpoint_seconds
+        Least time between two checkpoints.
+    tensorboard
+        Write TensorBoard events beside metrics.jsonl.
+    """
+    from macer.data import classes_of, load
+    from macer.metrics import watching
+    from macer.training import train as train_model
+
+    folder = out or Path("runs") / _run_name(recipe)
+    split = load(fields.dataset, "train", data)
+    with watching(folder, tensorboard) as watch:
+        model = train_model(
+            fields,
+            split,
+            classes_of(fields.dataset, data),
+            folder,
+            device=_device(device),
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
+            watch=watch,
+        )
+    print_line(f"trained {model}; certify it with: macer certify {folder}")
+
+
+def _run_name(recipe: str) -> str:
+    return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
+
+
+@app.command
+def certify(
+    target: str,
+    *,
+    settings: CertifyRecipe = CertifyRecipe(),  # noqa: B008  frozen
+    sigma: float | None = None,
+    dataset: str | None = None,
+    data: Data = None,
+    start: Whole = 0,
+    stop: Whole | None = None,
+    skip: Whole = 1,
+    out: Path | None = None,
+    batch_size: Whole | None = None,
+    device: Device = "auto",
+) -> None:
+    """Certify a model's test images; continues by itself where it stopped.
+
+    Parameters
+    ----------
+    target
+        A run folder, a model file, or package.module:function that returns an nn.Module.
+    sigma
+        Noise level; needed only for a function.
+    dataset
+        Data set; the one the model was trained on by default.
+    start
+        First test image.
+    stop
+        Test image to stop before; all by default.
+    skip
+        Certify only images whose number is a multiple of this.
+    out
+        Folder for the certificates; the run itself by default.
+    batch_size
+        Noisy images the network sees at once.
+    """
+    from macer.certifying import certify_data_set, chosen_images, find_target
+    from macer.data import classes_of, load
+    from macer.logs import read_log
+
+    folder = _out_folder(target, out)
+    name = dataset or _dataset_of(target)
+    split = load(name, "test", data)
+    found = find_target(target, sigma=sigma, split=split, classes=len(classes_of(name, data)))
+    indices = chosen_images(len(split.images), start, stop, skip)
+    certify_data_set(
+        found, split, name, indices, settings, folder,
+        device=_device(device), batch_size=batch_size,
+    )  # fmt: skip
+    _print_report([read_log(folder)])
+
+
+def _out_folder(target: str, out: Path | None) -> Path:
+    if out:
+        return out
+    if Path(target).is_dir():
+        return Path(target)
+    raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
+
+
+def _dataset_of(target: str) -> str:
+    from macer.run import load_model
+
+    if Path(target).exists():
+        return load_model(Path(target))[1].dataset
+    raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+
+
+@app.command
+def predict(
+    run: Path,
+    /,
+    *images: Path,
+    n0: Whole = 100,
+    n: Whole = 10_000,
+    alpha: float = 0.001,
+    seed: Whole = 0,
+    device: Device = "auto",
+) -> None:
+    """Label image files with a certified radius, or abstain.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model file.
+    images
+        Image files of the model's size.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a label's radius is false, for each image.
+    seed
+        Seed of the noise.
+    """
+    from macer.prediction import predict_files
+
+    if not images:
+        raise Mistake("images must name at least one file, got none")
+    device_ = _device(device)
+    for line in predict_files(run, images, n0=n0, n=n, alpha=alpha, seed=seed, device=device_):
+        print_line(line)
+
+
+@app.command
+def report(
+    *logs: Path,
+    start: Whole = 0,
+    stop: Whole | None = None,
+    skip: Whole = 1,
+    csv: bool = False,
+    latex: bool = False,
+    markdown: bool = False,
+    html: Path | None = None,
+    plot: Path | None = None,
+) -> None:
+    """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
+
+    Parameters
+    ----------
+    logs
+        Run folders and log files; differences are to the first.
+    start
+        First image to count.
+    stop
+        Image to stop before.
+    skip
+        Count only images whose number is a multiple of this.
+    csv
+        Print CSV instead of a table for the terminal.
+    latex
+        Print LaTeX instead.
+    markdown
+        Print Markdown instead.
+    html
+        Write a self-contained page.
+    plot
+        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+    """
+    from macer.logs import read_log, select
+
+    if not logs:
+        raise Mistake("logs must name at least one run or log file, got none")
+    if csv + latex + markdown > 1:
+        raise Mistake("choose one of --csv, --latex and --markdown")
+    chosen = [select(read_log(path), start, stop, skip) for path in logs]
+    form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
+    _print_report(chosen, form)
+    if plot:
+        from macer.curves import plot as draw_curves
+
+        draw_curves(chosen, plot)
+        print_line(f"curves: {plot}")
+    if html:
+        from macer.page import write_page
+
+        write_page(chosen, html, title="Certified robustness")
+        print_line(f"page: {html}")
+
+
+@app.command
+def recipes() -> None:
+    """List the recipes that come with macer."""
+    table = Table("recipe", "data set", "model", "σ", "k", "λ", "epochs")
+    for name in recipe_names():
+        fields = read_recipe(name)
+        keys = ("dataset", "model", "sigma", "k", "lam", "epochs")
+        table.add_row(name, *(str(fields[key]) for key in keys))
+    Console().print(table)
+
+
+@app.command
+def data(*, data: Data = None, download: str | None = None) -> None:
+    """List the data sets: which are here, and where the others come from.
+
+    Parameters
+    ----------
+    download
+        Fetch this data set from its official address and check its SHA-256.
+    """
+    from macer.data import data_folder, located
+    from macer.data import download as fetch
+
+    folder = data_folder(data)
+    if download:
+        fetch(download, folder)
+    table = Table("data set", "here", "source", "licence")
+    for place in located(folder):
+        table.add_row(place.name, str(place.path or "no"), place.source, place.licence)
+    Console().print(table)
+
+
+@app.command
+def bench(*, images: Whole = 20, n: Whole = 2000, train_images: Whole = 2048) -> None:
+    """Time training and certification against a plain implementation, in one run.
+
+    Parameters
+    ----------
+    images
+        Images to certify.
+    n
+        Samples for each of them.
+    train_images
+        Images in the training epoch.
+    """
+    from macer.bench import run_bench
+
+    for line in run_bench(images=images, n=n, train_images=train_images):
+        print_line(line)
+
+
+def _device(name: str) -> "torch.device":
+    """The one place that chooses a device."""
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise Mistake(f"device must be auto, cpu or cuda, got {name}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _print_report(logs: Sequence["CertificateLog"], form: str = "terminal") -> None:
+    from macer import tables
+
+    table = tables.tabulate(logs)
+    if form == "terminal":
+        Console().print(tables.terminal(table))
+    else:
+        sys.stdout.write(getattr(tables, form)(table))
+
+
+def print_line(text: str) -> None:
+    """Print one plain line on standard output."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; a user's mistake is one line and exit code 2."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+    except (CycloptsError, Mistake) as error:
+        sys.stderr.write(f"macer: {' '.join(str(error).split())}\n")
+        return 2
+    except Stopped as stop:
+        sys.stderr.write(f"macer: {stop}; continue with --resume\n")
+        return 128 + stop.signal_number
+    except KeyboardInterrupt:
+        sys.stderr.write("macer: interrupted\n")
+        return 130
+    return 0

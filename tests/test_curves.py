@@ -1,0 +1,79 @@
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from examples import log_of, random_log
+from macer.curves import conditions, plot
+from macer.files import write_file
+from macer.logs import select
+from macer.mistake import Mistake
+
+
+def test_conditions_tell_what_the_logs_share() -> None:
+    log = replace(random_log(0), n=100_000)
+    assert conditions([log, log]) == "images 0…199 (200) · n = 100,000 · α not recorded"
+    other = replace(select(log, 3), n=None, alpha=0.5)
+    assert conditions([log, other]) == "images differ · n differs · α differs"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")]
+)
+def test_the_same_logs_give_the_same_picture(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    logs = [replace(random_log(i), name=f"_{i} $x$") for i in range(3)]
+    files = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    for file in files:
+        plot(logs, file)
+    first, second = (file.read_bytes() for file in files)
+    assert first == second
+    assert first.startswith(magic)
+    assert b"Date" not in first
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_a_log_without_any_certificate_can_be_drawn(tmp_path: Path) -> None:
+    plot([log_of([1, -1], [0.5, 0.0])], tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_importing_the_report_loads_neither_torch_nor_matplotlib() -> None:
+    heavy = "{'torch', 'matplotlib', 'jinja2', 'rich'} & set(sys.modules)"
+    modules = "macer.scores, macer.tables, macer.curves, macer.page"
+    program = f"import sys, {modules}; assert not {heavy}, {heavy}"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_curves_of_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="logs must hold at least one log, got none"):
+        plot([], tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", "png"])
+def test_pictures_other_than_png_and_pdf_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Mistake, match=r"path of a plot must end in .png or .pdf, got '.*"):
+        plot([random_log(0)], tmp_path / name)
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.txt"
+    write_file(file, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_file(file, b"new")
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"old", [file])
+
+
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=r"no folder .*none to write a.png into: make it first"):
+        write_file(tmp_path / "none" / "a.png", b"")
+    with pytest.raises(Mistake, match="path must be a file to write, got the folder"):
+        write_file(tmp_path, b"")

@@ -1,0 +1,125 @@
+import io
+import re
+from csv import DictReader
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from examples import log_of, published_logs, random_log
+from macer.logs import CertificateLog, select
+from macer.mistake import Mistake
+from macer.scores import average_certified_radius, certified_accuracy, paired_difference
+from macer.tables import cells, csv, latex, markdown, tabulate, terminal
+
+
+@pytest.fixture(scope="module")
+def macer() -> list[CertificateLog]:
+    return published_logs()
+
+
+def test_a_table_prints_images_n_and_alpha_beside_every_acr() -> None:
+    known = replace(random_log(0), sigma=0.25, n0=100, n=100_000, alpha=0.001)
+    header, (row,) = cells(tabulate([known], [0, 0.5]))
+    assert header == ["name", "σ", "0.00", "0.50", "ACR", "images", "n", "α"]
+    assert row[:2] == ["random0", "0.25"]
+    assert row[-3:] == ["0…199 (200)", "100,000", "0.001"]
+
+
+def test_unknown_settings_print_a_question_mark() -> None:
+    _, (row,) = cells(tabulate([random_log(0)], [0]))
+    assert (row[1], *row[-2:]) == ("?", "?", "?")
+
+
+def test_acr_is_printed_with_three_decimals(macer: list[CertificateLog]) -> None:
+    assert "| 0.531 ± 0.004 | 0…9999 (10,000) | ? | ? |" in markdown(tabulate(macer[:1]))
+
+
+def test_no_certified_image_prints_0_and_few_print_decimals() -> None:
+    log = log_of([0] + [1] * 9999, [0.3] * 10_000)
+    _, (row,) = cells(tabulate([log], [0.25, 0.5]))
+    assert row[2:4] == ["0.000", "0"]
+
+
+def test_the_note_tells_the_expected_false_certificates() -> None:
+    log = replace(random_log(0), alpha=0.001)
+    note = "α is per image: over m images at most αm false certificates are expected "
+    assert tabulate([log]).notes[0].startswith(f"{note}(0.001 · 200 = 0.2).")
+    assert tabulate([random_log(0)]).notes[0].startswith(f"{note}(α is not recorded here).")
+    both = tabulate([log, random_log(0)]).notes[0]
+    assert both.startswith(f"{note}(0.001 · 200 = 0.2; α is not recorded in every log).")
+
+
+def test_each_log_is_compared_with_the_first() -> None:
+    table = tabulate([random_log(i) for i in range(3)])
+    first, second, third = (row.difference for row in table.rows)
+    assert first is None
+    assert second == paired_difference(random_log(1), random_log(0))
+    assert third == paired_difference(random_log(2), random_log(0))
+    assert "over 200 images common with the first" in table.notes[1]
+
+
+def test_logs_that_cannot_be_compared_are_tabulated_and_the_table_says_why() -> None:
+    table = tabulate([log_of([0, 0], [1.0, 1.0]), log_of([0, 0], [1.0, 1.0], start=5)])
+    assert [row.difference for row in table.rows] == [None, None]
+    assert any(note.startswith("Not compared: some and some must have") for note in table.notes)
+    assert cells(table)[1][1][-4] == "—"
+
+
+def test_rows_over_different_images_or_n_carry_a_warning() -> None:
+    a = replace(random_log(0), n=100)
+    table = tabulate([a, select(replace(a, n=1000), 0, 50)])
+    assert any("The rows differ in images and n, on which ACR" in note for note in table.notes)
+
+
+def test_markdown_has_as_many_cells_in_every_line() -> None:
+    table = tabulate([replace(random_log(0), name="a|b\n*c*"), random_log(1)])
+    lines = [line for line in markdown(table).splitlines() if line.startswith("|")]
+    assert len(lines) == 4
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert r"a\|b \*c\*" in lines[2]
+
+
+def test_latex_has_booktabs_rules_and_escapes_special_characters() -> None:
+    name = r"a_b&c%d$e#f{g}h~i^j\k"
+    text = latex(tabulate([replace(random_log(0), name=name), random_log(1)], [0]))
+    escaped = r"a\_b\&c\%d\$e\#f\{g\}h\textasciitilde{}i\textasciicircum{}j\textbackslash{}k"
+    assert escaped in text
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}", r"$\sigma$"):
+        assert text.count(rule) >= 1
+    assert not set("…±−·≥≤σαℓ₂") & set(text)
+    assert len({line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")}) == 1
+
+
+def test_csv_holds_full_precision_and_leaves_the_unknown_empty() -> None:
+    logs = [replace(random_log(0), name='a,"b"', n=1000), random_log(1)]
+    first, second = DictReader(io.StringIO(csv(tabulate(logs, [0, 0.125]))))
+    assert (first["name"], first["n"], second["n"], first["alpha"]) == ('a,"b"', "1000", "", "")
+    assert float(first["acr"]) == average_certified_radius(logs[0])
+    accuracies = [float(first[f"certified_accuracy_{r}"]) for r in ("0.00", "0.125")]
+    assert accuracies == certified_accuracy(logs[0], [0, 0.125]).tolist()
+    assert first["difference"] == ""
+    assert float(second["difference"]) == paired_difference(logs[1], logs[0]).difference
+    assert (first["images"], first["which"], second["common_images"]) == ("200", "0…199", "200")
+
+
+def test_a_terminal_of_80_columns_shows_every_figure(macer: list[CertificateLog]) -> None:
+    table = tabulate([replace(log, n=100_000, alpha=0.001) for log in macer])
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(terminal(table))
+    shown = console.export_text()
+    for row in cells(table)[1]:
+        assert all(word in shown for cell in row for word in cell.split())
+
+
+def test_names_are_no_markup_for_the_terminal() -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(terminal(tabulate([replace(random_log(0), name="[red]a[/x]")])))
+    assert "[red]a[/x]" in console.export_text()
+
+
+def test_a_table_of_nothing_is_refused() -> None:
+    with pytest.raises(Mistake, match="logs must hold at least one log, got none"):
+        tabulate([])
+    with pytest.raises(Mistake, match=r"radii must be finite and ≥ 0, got 0, -0.25"):
+        tabulate([random_log(0)], [0, -0.25])
