@@ -21,7 +21,8 @@ from macer.certification import (
 )
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
-from macer.smoothing import CHUNK, SOFT_UNIT, Tally, sample_under_noise
+from macer.noisy import CHUNK
+from macer.smoothing import SOFT_UNIT, Tally, sample_under_noise
 
 SHAPE = (1, 4, 4)
 
@@ -229,7 +230,12 @@ def test_uint8_images_are_divided_by_255():
     images = torch.randint(0, 256, (3, *SHAPE), dtype=torch.uint8)
     settings = {"sigma": 0.5, "n": 200}
     model = small_network()
-    assert certify(model, images, **settings) == certify(model, images / 255, **settings)
+    ordinary = certify(model, images, exact=False, **settings)
+    assert ordinary == certify(model, images / 255, **settings)
+    assert certify(model, images, **settings) == certify(
+        model, images / 255, exact=True, **settings
+    )
+    assert ordinary != certify(model, images, **settings)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

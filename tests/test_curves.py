@@ -7,7 +7,6 @@ import pytest
 
 from examples import log_of, random_log
 from macer.curves import conditions, plot
-from macer.files import write_file
 from macer.logs import select
 from macer.mistake import Mistake
 
@@ -55,25 +54,3 @@ def test_curves_of_nothing_are_refused(tmp_path: Path) -> None:
 def test_pictures_other_than_png_and_pdf_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(Mistake, match=r"path of a plot must end in .png or .pdf, got '.*"):
         plot([random_log(0)], tmp_path / name)
-
-
-def test_a_file_is_written_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "a.txt"
-    write_file(file, b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError("no space")
-
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="no space"):
-        write_file(file, b"new")
-    assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"old", [file])
-
-
-def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"no folder .*none to write a.png into: make it first"):
-        write_file(tmp_path / "none" / "a.png", b"")
-    with pytest.raises(Mistake, match="path must be a file to write, got the folder"):
-        write_file(tmp_path, b"")

@@ -10,37 +10,52 @@ import torch
 from torch import Tensor, nn
 
 from macer.building import build_model
-from macer.certification import certify
+from macer.certification import Certificate, certify, check_settings
 from macer.data import Split, load
 from macer.losses import macer_loss
+from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 from macer.trainer import Trainer
 
 SIGMA = 0.25
+K = 16
+BATCH = 64
+N0 = 100
 ROUNDS = 3
 
 
 def run_bench(*, images: int, n: int, train_images: int) -> Iterator[str]:
     """Time a MACER epoch (LeNet, k = 16) and certification, ours and plain in turn."""
+    split, test = load("mnist-sample", "train"), load("mnist-sample", "test")
+    _check("images", images, 1, len(test.images))
+    _check("train_images", train_images, BATCH, len(split.images))
+    check_settings(sigma=SIGMA, n0=N0, n=n, alpha=0.001)
     yield f"{torch.get_num_threads()} threads, torch {torch.__version__}, LeNet on 28×28 images"
-    split = load("mnist-sample", "train")
+    train_images -= train_images % BATCH  # our loop leaves a last batch that is not full out
     some = Split(split.images[:train_images], split.labels[:train_images])
     yield _compare(
-        f"training, {train_images} images × k = 16",
-        train_images * 16,
+        f"training, {train_images} images × k = {K}",
+        train_images * K,
         lambda: plain_epoch(some),
         lambda: our_epoch(some),
     )
-    pictures = torch.from_numpy(load("mnist-sample", "test").images[:images])
+    pictures = torch.from_numpy(test.images[:images])
     yield _compare(
         f"certification, {images} images × n = {n}",
-        images * (100 + n),
+        images * (N0 + n),
         lambda: plain_certification(pictures, n),
         lambda: our_certification(pictures, n),
     )
 
 
-def _compare(what: str, samples: int, plain: Callable[[], None], ours: Callable[[], None]) -> str:
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise Mistake(f"{name} must be in {least}…{most}, got {value}")
+
+
+def _compare(
+    what: str, samples: int, plain: Callable[[], object], ours: Callable[[], object]
+) -> str:
     """Median times of both, taken in turn so that a busy moment falls on both."""
     times: dict[str, list[float]] = {"plain": [], "ours": []}
     for _ in range(ROUNDS):
@@ -60,42 +75,48 @@ def _lenet() -> nn.Sequential:
     return build_model("lenet", num_classes=10, shape=(1, 28, 28))
 
 
-def our_epoch(split: Split) -> None:
-    """One epoch of the training loop, as `macer train` takes it."""
-    trainer = Trainer(TrainRecipe(sigma=SIGMA), _lenet(), split, torch.device("cpu"))
-    for _ in trainer.rest_of_epoch():
-        pass
+def our_epoch(split: Split) -> int:
+    """One epoch of the training loop, as `macer train` takes it; returns its samples."""
+    recipe = TrainRecipe(sigma=SIGMA, k=K, batch=BATCH)
+    trainer = Trainer(recipe, _lenet(), split, torch.device("cpu"))
+    return sum(trainer.samples for _ in trainer.rest_of_epoch())
 
 
-def plain_epoch(split: Split) -> None:
+def plain_epoch(split: Split) -> int:
     """One epoch as research code takes it: shuffled batches, `randn`, the default layout."""
-    model = _lenet()
+    model, samples = _lenet(), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     images = torch.from_numpy(split.images).float() / 255
     labels = torch.from_numpy(split.labels)
-    for rows in torch.split(torch.randperm(len(images)), 64):
-        copies = images[rows].repeat_interleave(16, dim=0)
+    for rows in torch.split(torch.randperm(len(images)), BATCH):
+        copies = images[rows].repeat_interleave(K, dim=0)
         noisy = copies + SIGMA * torch.randn_like(copies)
-        logits = model(noisy).reshape(len(rows), 16, 10)
+        logits = model(noisy).reshape(len(rows), K, 10)
         loss = macer_loss(logits, labels[rows], sigma=SIGMA, lam=12.0, gamma=8.0, beta=16.0)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        samples += len(copies)
+    return samples
 
 
-def our_certification(images: Tensor, n: int) -> None:
+def our_certification(images: Tensor, n: int) -> list[Certificate]:
     """All images at once, as `macer certify` does it."""
-    certify(_lenet().to(memory_format=torch.channels_last), images, sigma=SIGMA, n=n)  # type: ignore[call-overload]
+    model = _lenet().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return certify(model, images, sigma=SIGMA, n0=N0, n=n)
 
 
 @torch.no_grad()
-def plain_certification(images: Tensor, n: int) -> None:
-    """One image at a time in batches of 1,000, noise by `randn`, votes counted on the host."""
+def plain_certification(images: Tensor, n: int) -> list[Counter[int]]:
+    """One image at a time in batches of 1,000, noise by `randn`; returns each image's votes."""
     model = _lenet().eval()
+    counts = []
     for image in images.float() / 255:
-        for samples in (100, n):
+        for samples in (N0, n):
             votes: Counter[int] = Counter()
             for start in range(0, samples, 1000):
                 batch = image.repeat((min(1000, samples - start), 1, 1, 1))
                 logits = model(batch + SIGMA * torch.randn_like(batch))
                 votes.update(np.asarray(logits.argmax(1)).tolist())
+        counts.append(votes)  # of the n estimation samples
+    return counts

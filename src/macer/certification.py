@@ -74,6 +74,7 @@ def certify(
     seed: int = 0,
     bound: str = "clopper-pearson",
     beta: float = 1.0,
+    exact: bool | None = None,
     batch_size: int | None = None,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
@@ -94,11 +95,12 @@ def certify(
 
     Args:
         images: (images, channels, height, width), float in [0, 1] or uint8.
+        exact: noise for which this holds in floating point too (exact.py); by default for uint8.
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         progress: called with the number of samples drawn since the last call.
     """
     check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, bound=bound, beta=beta)
-    images = as_images(images)
+    images = as_images(images, exact=exact)
     indices = range(len(images)) if indices is None else indices
 
     def sample(num: int, purpose: Purpose) -> Tally:
@@ -159,6 +161,7 @@ def predict(
     n: int = 1000,
     alpha: float = 0.001,
     seed: int = 0,
+    exact: bool | None = None,
     batch_size: int | None = None,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
@@ -172,7 +175,7 @@ def predict(
     A returned label is wrong about the smoothed classifier with probability at most α.
     """
     check_settings(sigma=sigma, n0=1, n=n, alpha=alpha)
-    images = as_images(images)
+    images = as_images(images, exact=exact)
     if len(images) == 0:
         return []
     tally = sample_under_noise(
@@ -232,22 +235,33 @@ def _best_bound(bound: str, n: int, alpha: float) -> float:
     return float(BOUNDS[bound](tally, torch.tensor([0]), n, alpha)[0])
 
 
-def as_images(images: Tensor) -> Tensor:
-    """Images as float32 in [0, 1]; uint8 is divided by 255, anything else is refused."""
+def as_images(images: Tensor, *, exact: bool | None = None) -> Tensor:
+    """Images as uint8 for exact noise, or as float32 in [0, 1]; anything else is refused.
+
+    uint8 stays as it is unless exact is False; floats become uint8 if exact is True and they are
+    all multiples of 1/255.
+    """
     if images.ndim != 4:
         raise Mistake(
             "images must have the shape (images, channels, height, width), "
             f"got {tuple(images.shape)}"
         )
     if images.dtype == torch.uint8:
-        return images.float() / 255
+        return images.float() / 255 if exact is False else images
     low, high = images.aminmax() if images.numel() else (torch.zeros(()), torch.ones(()))
     if not (low >= 0 and high <= 1):  # also when either is NaN
         raise Mistake(
             f"images must have values in [0, 1], got [{low:g}, {high:g}]; "
             "scale them and put normalisation into the model's first layer"
         )
-    return images.float()
+    return _to_grid(images) if exact else images.float()
+
+
+def _to_grid(images: Tensor) -> Tensor:
+    grid = (images.double() * 255).round()
+    if not torch.equal((grid / 255).to(images.dtype), images):
+        raise Mistake("images must be 8-bit, multiples of 1/255, for exact noise; use exact=False")
+    return grid.to(torch.uint8)
 
 
 class Smooth:

@@ -17,10 +17,11 @@ from macer.files import sha256_of_file
 from macer.foreign import names_a_function
 from macer.journal import Contents, Record, open_journal, write_table
 from macer.mistake import Mistake
+from macer.noisy import CHUNK
 from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
 from macer.run import Run, load_model
-from macer.smoothing import CHUNK, network_rows
+from macer.smoothing import network_rows
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ def find_target(name: str, *, sigma: float | None, split: Split, classes: int) -
     path = Path(name)
     if path.exists():
         model, card = load_model(path)
+        if classes != len(card.classes):
+            raise Mistake(
+                f"{name} knows {len(card.classes)} classes, the data set has {classes}; "
+                "choose another --dataset"
+            )
         if sigma is not None and sigma != card.sigma:
             raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
         file = Run(path).model if path.is_dir() else path
@@ -101,6 +107,8 @@ def certify_data_set(
     batch_size: int | None = None,
 ) -> Contents:
     """Certify the images that the folder's journal does not have yet; return all it has."""
+    if batch_size is not None and batch_size < 1:
+        raise Mistake(f"batch_size must be at least 1, got {batch_size}")
     check_settings(
         sigma=target.sigma,
         n0=recipe.n0,

@@ -2,15 +2,19 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from macer import __version__
+from macer.foreign import names_a_function, nearest
 from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe, Whole, read_recipe, recipe_names
 from macer.stopping import Stopped
@@ -25,7 +29,11 @@ def _fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> No
     """Let the recipe's file give the fields that no flag gives."""
     if commands == ("train",) and arguments["--recipe"].tokens:
         name = arguments["--recipe"].tokens[0].value
-        fields = Dict(read_recipe(name), source=name, use_commands_as_keys=False)
+        recipe, known = read_recipe(name), [field.name for field in fields_of(TrainRecipe)]
+        if strangers := [field for field in recipe if field not in known]:
+            guess = nearest(strangers[0], known)
+            raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
+        fields = Dict(recipe, source=name, use_commands_as_keys=False)
         fields(app, commands, arguments)
 
 
@@ -86,6 +94,8 @@ def train(
     from macer.metrics import watching
     from macer.training import train as train_model
 
+    if not checkpoint_seconds >= 0:
+        raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     folder = out or Path("runs") / _run_name(recipe)
     split = load(fields.dataset, "train", data)
     with watching(folder, tensorboard) as watch:
@@ -163,6 +173,11 @@ def _out_folder(target: str, out: Path | None) -> Path:
         return out
     if Path(target).is_dir():
         return Path(target)
+    if not Path(target).exists() and not names_a_function(target):
+        raise Mistake(
+            f"no run or model at {target}; "
+            "name a run folder, a model file or package.module:function"
+        )
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
@@ -252,30 +267,31 @@ def report(
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
+    if start < 0:
+        raise Mistake(f"start must be at least 0, got {start}")
     chosen = [select(read_log(path), start, stop, skip) for path in logs]
-    form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
-    _print_report(chosen, form)
     if plot:
         from macer.curves import plot as draw_curves
 
         draw_curves(chosen, plot)
-        print_line(f"curves: {plot}")
     if html:
         from macer.page import write_page
 
         write_page(chosen, html, title="Certified robustness")
-        print_line(f"page: {html}")
+    form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
+    _print_report(chosen, form)
+    for what, file in (("curves", plot), ("page", html)):
+        if file:
+            print_line(f"{what}: {file}")
 
 
 @app.command
 def recipes() -> None:
     """List the recipes that come with macer."""
-    table = Table("recipe", "data set", "model", "σ", "k", "λ", "epochs")
-    for name in recipe_names():
-        fields = read_recipe(name)
-        keys = ("dataset", "model", "sigma", "k", "lam", "epochs")
-        table.add_row(name, *(str(fields[key]) for key in keys))
-    Console().print(table)
+    keys = ("dataset", "model", "sigma", "k", "lam", "epochs")
+    recipes = {name: read_recipe(name) for name in recipe_names()}
+    rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
+    _print_table(("recipe", "data set", "model", "σ", "k", "λ", "epochs"), rows)
 
 
 @app.command
@@ -293,10 +309,8 @@ def data(*, data: Data = None, download: str | None = None) -> None:
     folder = data_folder(data)
     if download:
         fetch(download, folder)
-    table = Table("data set", "here", "source", "licence")
-    for place in located(folder):
-        table.add_row(place.name, str(place.path or "no"), place.source, place.licence)
-    Console().print(table)
+    rows = [(p.name, str(p.path or "no"), p.source, p.licence) for p in located(folder)]
+    _print_table(("data set", "here", "source", "licence"), rows)
 
 
 @app.command
@@ -336,9 +350,26 @@ def _print_report(logs: Sequence["CertificateLog"], form: str = "terminal") -> N
 
     table = tables.tabulate(logs)
     if form == "terminal":
-        Console().print(tables.terminal(table))
+        _console().print(tables.terminal(table))
     else:
         sys.stdout.write(getattr(tables, form)(table))
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table that cuts nothing off; the names in its first column stay on one line."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(header[0], overflow="fold", min_width=max(len(row[0]) for row in rows))
+    for name in header[1:]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _console().print(table)
+
+
+def _console() -> Console:
+    """Standard output; as wide as its tables when it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=1000)
 
 
 def print_line(text: str) -> None:
@@ -353,6 +384,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(arguments, exit_on_error=False, print_error=False)
     except (CycloptsError, Mistake) as error:
         sys.stderr.write(f"macer: {' '.join(str(error).split())}\n")
+        return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(f"macer: cannot use {error.filename}: {error.strerror}\n")
         return 2
     except Stopped as stop:
         sys.stderr.write(f"macer: {stop}; continue with --resume\n")

@@ -41,10 +41,12 @@ def run_demo(out: Path, device: torch.device) -> None:
         f"MACER − Gaussian: {difference:+.3f} ± {error:.3f} in ACR over the same {images} images, "
         f"{difference / error:.1f} standard errors",
         highlight=False,
+        soft_wrap=True,
     )
     plot(logs, out / "curves.png")
     write_page(logs, out / "report.html", title="macer demo: Gaussian training against MACER")
-    console.print(f"curves: {out / 'curves.png'}\npage:   {out / 'report.html'}", highlight=False)
+    for what, file in (("curves: ", out / "curves.png"), ("page:   ", out / "report.html")):
+        console.print(f"{what}{file}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _certified(folder: Path, device: torch.device) -> CertificateLog:

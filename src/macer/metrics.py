@@ -1,8 +1,10 @@
 """Where metrics go besides metrics.jsonl: a line on the screen, TensorBoard when asked for."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from macer.mistake import Mistake
 from macer.progress import note
@@ -21,12 +23,16 @@ def watching(folder: Path, tensorboard: bool) -> Iterator[Callable[[Metrics], No
         raise Mistake(
             "tensorboard must be installed for --tensorboard: pip install torch-macer[tensorboard]"
         ) from error
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
+    with ExitStack() as stack:
+
+        @cache
+        def writer() -> Any:  # it makes a folder in the run, which must exist by then
+            return stack.enter_context(SummaryWriter(str(folder / "tensorboard")))
 
         def watch(metrics: Metrics) -> None:
             _tell(metrics)
             for name in metrics.keys() - {"step", "epoch"}:
-                writer.add_scalar(name, metrics[name], metrics["step"])
+                writer().add_scalar(name, metrics[name], metrics["step"])
 
         yield watch
 

@@ -2,16 +2,17 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from macer.certification import ABSTAIN, Certificate, certify
+from macer.certification import ABSTAIN, Certificate, certify, check_settings
 from macer.image_folder import read_image
 from macer.journal import rounded_down
 from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe
 from macer.run import load_model
 
 
@@ -26,7 +27,9 @@ def predict_files(
     device: torch.device,
 ) -> Iterator[str]:
     """A line for each file: its label and radius, or an abstention."""
+    settings = CertifyRecipe(n0=n0, n=n, alpha=alpha, seed=seed)
     model, card = load_model(target)
+    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha)
     model.to(device)
     images = [_image(path, card.shape) for path in paths]
     for path, image in zip(paths, images, strict=True):
@@ -34,21 +37,20 @@ def predict_files(
             model,
             image[None].to(device),
             sigma=card.sigma,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            seed=seed,
+            **asdict(settings),
             indices=[_number(image)],
         )
         yield f"{path}\t{_verdict(certificate, card.classes)}"
 
 
 def _image(path: Path, shape: tuple[int, int, int]) -> Tensor:
+    if not path.is_file():
+        raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
     image = read_image(path, channels=shape[0])
     if image.shape != shape:
         wanted, got = ("×".join(map(str, s)) for s in (shape, image.shape))
         raise Mistake(f"{path} must be a {wanted} image for this model, got {got}; resize it")
-    return torch.from_numpy(np.ascontiguousarray(image))
+    return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
 
 
 def _number(image: Tensor) -> int:

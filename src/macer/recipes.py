@@ -140,6 +140,8 @@ class CertifyRecipe:
     "Hard votes by Clopper–Pearson, or the soft classifier by Hoeffding or Bernstein."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."
+    exact: bool = True
+    "Integer noise, for which certificates hold in floating point too; 8-bit images only."
     seed: Whole = 0
     "Seed of the noise."
 

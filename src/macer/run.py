@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.building import build_model
-from macer.files import remove_leftovers, sha256_of_file, sync_folder, write_atomically
+from macer.files import sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 
@@ -67,8 +67,9 @@ class Run:
             raise Mistake(f"no run in {self.folder}: expected {self.manifest}")
         try:
             manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Mistake(f"{self.manifest} must be JSON: {error}") from error
+            manifest["recipe"], manifest["data_sha256"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
         return manifest
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
@@ -86,10 +87,8 @@ def open_run(folder: Path, recipe: TrainRecipe, data_sha256: str, *, resume: boo
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
         _check_same(run.read_manifest(), recipe, data_sha256, folder)
-        remove_leftovers(run.folder)
-        remove_leftovers(run.checkpoints)
         return run
-    if folder.exists() and any(entry.name != "checkpoints" for entry in _visible(folder)):
+    if folder.exists() and not _is_new(folder):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     sync_folder(folder)
@@ -110,8 +109,13 @@ def open_run(folder: Path, recipe: TrainRecipe, data_sha256: str, *, resume: boo
     return run
 
 
-def _visible(folder: Path) -> list[Path]:
-    return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+def _is_new(folder: Path) -> bool:
+    """Whether nothing is there but what a run has before its manifest: an empty checkpoints/."""
+    return folder.is_dir() and all(
+        entry.name == "checkpoints" and entry.is_dir() and not any(entry.iterdir())
+        for entry in folder.iterdir()
+        if not entry.name.startswith(".")
+    )
 
 
 def _check_same(
@@ -228,6 +232,8 @@ def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
 
 def load_model(path: Path) -> tuple[nn.Sequential, ModelCard]:
     """The model of a run folder or of a model file, in eval mode on the CPU."""
+    if not path.exists():
+        raise Mistake(f"no run or model at {path}; name a run folder or a model file")
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
         raise Mistake(f"no model in {path}: expected {file}")

@@ -3,7 +3,6 @@
 This module samples; it concludes nothing. `certification` turns its tallies into certificates.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,17 +10,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.noise import Purpose, fill_normal
+from macer.noise import Purpose
+from macer.noisy import CHUNK, Chunk, Chunks, NoisyCopies
 
 Progress = Callable[[int], None]
-
-# Samples come in chunks of this many, each chunk of one image; part of the definition of every
-# stream. On a CPU a chunk is also what the network sees at once: its activations fit the caches.
-CHUNK = 128
 
 # Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
 # any order, and Σ z² of 8 million samples still fits an int64.
@@ -34,17 +29,6 @@ class Tally(NamedTuple):
     votes: Tensor  # how often f(x + η) = c
     first: Tensor  # Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰: A[1, :]
     second: Tensor  # Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰: A[2, :]
-
-
-class Chunk(NamedTuple):
-    """Which samples a chunk holds."""
-
-    slot: int  # position of the image
-    number: int  # of the chunk among the image's
-    rows: int  # samples asked for; the rest of the chunk is padding
-
-
-Chunks = tuple[Chunk, ...]
 
 
 def sample_under_noise(
@@ -69,25 +53,27 @@ def sample_under_noise(
     A sample with a non-finite logit votes for nobody and adds nothing.
 
     Args:
-        images: (images, channels, height, width) float32 in [0, 1], on the model's device.
+        images: (images, channels, height, width) on the model's device; uint8 gets exact noise,
+            float32 in [0, 1] ordinary noise.
         indices: the number of each image in its data set, which names its noise.
         batch_size: rows the network sees at once on an accelerator, in whole chunks; on a CPU it
             always sees one chunk, since another shape could change the logits.
     """
     rows = network_rows(images.device, batch_size)
-    pixels = images.permute(0, 2, 3, 1).contiguous()
-    buffers = threading.local()
+    copies = NoisyCopies(
+        images,
+        indices,
+        sigma=sigma,
+        seed=seed,
+        purpose=purpose,
+        rows=rows,
+        dtype=network_dtype(model),
+    )
 
     @torch.inference_mode()
     def sample(chunks: Chunks) -> tuple[Chunks, Tally]:
-        if not hasattr(buffers, "batch"):
-            buffers.batch = torch.zeros((rows, *pixels.shape[1:]), device=images.device)
-        for place, chunk in enumerate(chunks):
-            noisy = buffers.batch[place * CHUNK :][: chunk.rows]
-            image = indices[chunk.slot]
-            fill_normal(noisy, seed=seed, purpose=purpose, image=image, chunk=chunk.number)
-            _scale_and_shift(noisy, sigma, pixels[chunk.slot])
-        return chunks, _sums(model(buffers.batch.permute(0, 3, 1, 2)), chunks, beta)
+        batch, decided = copies.draw(chunks)
+        return chunks, _sums(model(batch), decided, chunks, beta)
 
     work = _grouped(_chunks(len(images), num), rows // CHUNK)
     on_cpu = images.device.type == "cpu"
@@ -111,6 +97,12 @@ def network_rows(device: torch.device, batch_size: int | None) -> int:
     return max(1, (batch_size or 8192) // CHUNK) * CHUNK
 
 
+def network_dtype(model: nn.Module) -> torch.dtype:
+    """The type of the network's weights, which is that of the images it is given."""
+    types = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(types, torch.float32)
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """The model in eval mode, each of its parts back in its own mode afterwards."""
@@ -123,12 +115,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             part.training = True
 
 
-def _sums(logits: Tensor, chunks: Chunks, beta: float) -> Tally:
-    """What each chunk of a batch adds up to; the rows after those asked for do not count."""
-    logits = logits[: len(chunks) * CHUNK]
+def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, beta: float) -> Tally:
+    """What each chunk of a batch adds up to; rows that were not asked for do not count."""
+    logits, decided = logits[: len(chunks) * CHUNK], decided[: len(chunks) * CHUNK]
     asked = torch.tensor([chunk.rows for chunk in chunks]).to(logits.device)
     counts = (torch.arange(CHUNK, device=logits.device) < asked[:, None]).flatten()
-    counts = (counts & logits.isfinite().all(dim=1))[:, None]
+    counts = (counts & decided & logits.isfinite().all(dim=1))[:, None]
     votes = logits.argmax(dim=1, keepdim=True)
     u = torch.where(counts, logits, torch.zeros_like(logits)).double()
     z = ((beta * u).softmax(dim=1) / SOFT_UNIT).long() * counts
@@ -168,13 +160,3 @@ def _in_threads(
                 yield pending.popleft().result()
     finally:
         torch.set_num_threads(threads)
-
-
-def _scale_and_shift(noise: Tensor, sigma: float, image: Tensor) -> None:
-    """x + ση in place; on a CPU by NumPy, which does not start threads of its own."""
-    if noise.device.type == "cpu":
-        array = noise.numpy()
-        np.multiply(array, np.float32(sigma), out=array)
-        np.add(array, image.numpy(), out=array)
-    else:
-        noise.mul_(sigma).add_(image)

@@ -128,20 +128,24 @@ class Trainer:
         self.optimizer.step()
         for buffer, before in zip(self.model.buffers(), statistics, strict=True):
             buffer.copy_(torch.where(bad, before, buffer))
-        self._average_weights()
+        self._average_weights(bad)
         self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
         self.skipped += bad
 
     @torch.no_grad()
-    def _average_weights(self) -> None:
-        """θ̄ ← dθ̄ + (1 − d)θ; without averaging, θ̄ is left alone and θ is the model."""
+    def _average_weights(self, bad: Tensor) -> None:
+        """θ̄ ← dθ̄ + (1 − d)θ after a step that was taken.
+
+        Without averaging, θ̄ is left alone and θ is the model.
+        """
         if not self.recipe.ema:
             return
         # Early on a shorter memory, or θ̄ would hold on to the initial weights.
         decay = min(self.recipe.ema, (1 + self.step) / (10 + self.step))
+        share = torch.where(bad, 0.0, 1 - decay)
         for name, value in self.model.state_dict().items():
             if value.is_floating_point():
-                self.average[name].lerp_(value, 1 - decay)
+                self.average[name].lerp_(value, share.to(value.dtype))
             else:
                 self.average[name].copy_(value)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
-from macer.files import locked, write_atomically
+from macer.files import locked, remove_leftovers, write_atomically
 from macer.losses import LOSSES
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
@@ -58,7 +58,9 @@ def train(
     torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
     trainer = Trainer(recipe, card.build(), training, torch.device(device))
     run = open_run(folder, recipe, fingerprint(split), resume=resume)
-    with locked(run.folder):
+    with locked(run.folder):  # before, a temporary file may be a living writer's
+        remove_leftovers(run.folder)
+        remove_leftovers(run.checkpoints)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         _loop(trainer, saver, held_out, watch)
         saver.save()
@@ -113,8 +115,8 @@ def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     left = len(split.images) - recipe.held_out
     if left < recipe.batch:
         raise Mistake(
-            f"batch must be at most the number of training images, {left} of "
-            f"{len(split.images)} with held_out {recipe.held_out}; got {recipe.batch}"
+            f"held_out and batch must not exceed the {len(split.images)} training images together, "
+            f"got {recipe.held_out} and {recipe.batch}"
         )
     training = Split(split.images[:left], split.labels[:left])
     if not recipe.held_out:

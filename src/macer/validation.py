@@ -7,10 +7,11 @@ from torch import nn
 
 from macer.data import Split
 from macer.noise import Purpose
+from macer.noisy import CHUNK
 from macer.recipes import TrainRecipe
 from macer.smoothing import sample_under_noise
 
-SAMPLES = 32
+SAMPLES = CHUNK  # fewer would cost as much
 
 
 def validate(

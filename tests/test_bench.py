@@ -1,0 +1,70 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2_contingency
+
+from macer import bench
+from macer.data import Split, load
+from macer.mistake import Mistake
+
+LINE = r"{}: plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"
+
+
+def test_the_benchmark_says_where_it_runs_then_compares_training_and_certification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench, "ROUNDS", 1)
+    place, training, certification = bench.run_bench(images=1, n=50, train_images=100)
+    assert place == f"1 threads, torch {torch.__version__}, LeNet on 28×28 images"
+    assert re.fullmatch(LINE.format("training, 64 images × k = 16"), training)
+    assert re.fullmatch(LINE.format("certification, 1 images × n = 50"), certification)
+
+
+def test_plain_and_our_epoch_see_the_same_number_of_samples() -> None:
+    split = load("mnist-sample", "train")
+    some = Split(split.images[:128], split.labels[:128])
+    assert bench.plain_epoch(some) == bench.our_epoch(some) == 128 * 16
+
+
+def test_plain_and_our_certification_agree_but_for_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubtful() -> torch.nn.Sequential:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+
+    monkeypatch.setattr(bench, "_lenet", doubtful)
+    images = torch.from_numpy(load("mnist-sample", "test").images[:3])
+    plain = bench.plain_certification(images, 2000)
+    ours = bench.our_certification(images, 2000)
+    for votes, certificate in zip(plain, ours, strict=True):
+        assert sum(votes.values()) == sum(certificate.estimation) == 2000
+        counts = np.array([[votes[c] for c in range(10)], certificate.estimation])
+        counts = counts[:, counts.sum(axis=0) > 10]
+        assert counts.shape[1] > 2
+        assert chi2_contingency(counts).pvalue > 1e-4
+
+
+def test_the_ratio_is_that_of_the_median_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each run reads the clock twice: plain takes 4, 8, 9 seconds and ours 2, 1, 4.
+    clock = iter([0, 4, 0, 2, 0, 8, 0, 1, 0, 9, 0, 4])
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
+    line = bench._compare("work", 8000, lambda: None, lambda: None)
+    assert line == "work: plain 1,000 samples/s, ours 4,000 samples/s, ratio 4.00"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"images": 0}, "images must be in 1…2000, got 0"),
+        ({"images": 2001}, "images must be in 1…2000, got 2001"),
+        ({"train_images": 63}, "train_images must be in 64…10000, got 63"),
+        ({"train_images": 10001}, "train_images must be in 64…10000, got 10001"),
+        ({"n": 9}, "n must be at least 10 to certify anything"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_before_any_work(
+    sizes: dict[str, int], message: str
+) -> None:
+    with pytest.raises(Mistake, match=message):
+        next(bench.run_bench(**{"images": 1, "n": 50, "train_images": 64, **sizes}))

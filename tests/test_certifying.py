@@ -1,0 +1,239 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import beta as beta_distribution
+from scipy.stats import norm
+
+from macer.certification import certify
+from macer.certifying import certify_data_set, chosen_images, find_target, weights_digest
+from macer.cli import main
+from macer.data import load
+from macer.journal import read_journal
+from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe
+
+SETTINGS = ["--sigma", "0.5", "--dataset", "mnist-sample", "--n0", "40", "--n", "300"]
+
+# A network quick enough for many certificates; it can be told to be slow.
+MODULE = """
+import os, time, torch
+from torch import nn
+
+class Slow(nn.Identity):
+    def forward(self, x):
+        time.sleep(float(os.environ.get("SLOW", 0)))
+        return x
+
+def net(num_classes):
+    torch.manual_seed(0)
+    flat = nn.Linear(784, num_classes)
+    flat.weight.data *= 3
+    return nn.Sequential(nn.Flatten(), flat, Slow())
+"""
+
+
+@pytest.fixture(autouse=True)
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nets:net` in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    Path("nets.py").write_text(MODULE)
+
+
+def certified(out: str, *arguments: str) -> list[list[str]]:
+    """The table of certificates without their times, after certifying some more."""
+    assert main(["certify", "nets:net", "--out", out, *SETTINGS, *arguments]) == 0
+    return table(Path(out))
+
+
+def table(folder: Path) -> list[list[str]]:
+    rows = [line.split("\t") for line in (folder / "certificates.tsv").read_text().splitlines()]
+    return [row[:5] + row[6:] for row in rows]
+
+
+def test_a_certificate_of_the_command_is_that_of_the_function() -> None:
+    rows = certified("a", "--start", "3", "--stop", "12", "--skip", "4", "--seed", "5")
+    split = load("mnist-sample", "test")
+    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    images = torch.from_numpy(split.images[[4, 8]])
+    expected = certify(target.model, images, sigma=0.5, n0=40, n=300, seed=5, indices=[4, 8])
+    assert [int(row[0]) for row in rows[1:]] == [4, 8]
+    for row, certificate in zip(rows[1:], expected, strict=True):
+        assert row[-1] == ",".join(map(str, certificate.estimation))
+        assert int(row[2]) == certificate.label
+        assert certificate.radius - 1e-6 <= float(row[3]) <= certificate.radius
+
+
+def test_certificates_do_not_depend_on_batch_size_pieces_or_order() -> None:
+    whole = certified("whole", "--stop", "24")
+    assert len(whole) == 25
+    assert certified("sizes", "--stop", "24", "--batch-size", "1") == whole
+    assert certified("large", "--stop", "24", "--batch-size", "4096") == whole
+    pieces = (("12", "20", "1"), ("0", "24", "5"), ("3", "9", "2"), ("20", "24", "1"))
+    for start, stop, skip in (*pieces, ("0", "12", "1")):
+        rows = certified("pieces", "--start", start, "--stop", stop, "--skip", skip)
+    assert rows == whole
+
+
+def test_images_certified_already_are_counted_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("a", "--stop", "4")
+    assert capsys.readouterr().err == ""
+    before = read_journal(Path("a/certificates.journal")).records
+    certified("a", "--stop", "6")
+    assert capsys.readouterr().err == "4 of 6 images are certified already\n"
+    after = read_journal(Path("a/certificates.journal")).records
+    assert {i: after[i] for i in before} == before and sorted(after) == list(range(6))
+
+
+def test_a_killed_certification_goes_on_where_it_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = [sys.executable, "-m", "macer", "certify", "nets:net", "--out", "killed"]
+    journal = Path("killed/certificates.journal")
+    with subprocess.Popen(
+        [*command, *SETTINGS, "--stop", "60"],
+        env={**os.environ, "SLOW": "0.05"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not journal.exists() or len(journal.read_bytes().splitlines()) < 2:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    done = len(read_journal(journal).records)
+    assert 0 < done < 60
+    assert not Path("killed/certificates.tsv").exists()
+    rows = certified("killed", "--stop", "60")
+    assert capsys.readouterr().err == f"{done} of 60 images are certified already\n"
+    assert rows == certified("whole", "--stop", "60")
+
+
+def test_a_damaged_record_is_told_and_certified_again(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = certified("a", "--stop", "5")
+    journal = Path("a/certificates.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"idx":2', b'"idx":9')
+    journal.write_bytes(b"".join(lines))
+    assert certified("a", "--stop", "5") == rows
+    notes = capsys.readouterr().err.splitlines()
+    assert notes == [
+        "the journal holds 1 damaged records, which do not count",
+        "4 of 5 images are certified already",
+    ]
+
+
+def test_the_fields_six_columns_come_first() -> None:
+    certified("a", "--stop", "3")
+    header, *rows = Path("a/certificates.tsv").read_text().splitlines()
+    assert header.split("\t")[:6] == ["idx", "label", "predict", "radius", "correct", "time"]
+    labels = load("mnist-sample", "test").labels
+    for i, row in enumerate(rows):
+        idx, label, predict, _, correct, _ = row.split("\t")[:6]
+        assert (int(idx), int(label)) == (i, labels[i])
+        assert correct == str(int(predict == label))
+
+
+def test_a_radius_in_the_table_never_exceeds_what_its_counts_support() -> None:
+    header, *rows = certified("a", "--stop", "40", "--alpha", "0.01")
+    abstentions = 0
+    for row in (dict(zip(header, row, strict=True)) for row in rows):
+        counts = [int(count) for count in row["counts"].split(",")]
+        n_a, n, radius = counts[int(row["selected"])], int(row["n"]), float(row["radius"])
+        assert sum(counts) == n == 300
+        p_a = beta_distribution.ppf(float(row["alpha"]), n_a, n - n_a + 1) if n_a else 0.0
+        abstentions += row["predict"] == "-1"
+        assert (row["predict"] == "-1") == (p_a <= 0.5)
+        if row["predict"] != "-1":
+            assert row["predict"] == row["selected"]
+            exact = float(row["sigma"]) * norm.ppf(p_a)
+            assert exact - 2e-6 <= radius <= exact * (1 + 1e-12)
+        else:
+            assert radius == 0
+    assert 0 < abstentions < 40
+
+
+@pytest.mark.parametrize("bound", ["hoeffding", "bernstein"])
+def test_soft_bounds_certify_too(bound: str) -> None:
+    arguments = ["--sigma", "0.1", *SETTINGS[2:], "--stop", "20", "--bound", bound, "--beta", "64"]
+    assert main(["certify", "nets:net", "--out", "a", *arguments]) == 0
+    header, *rows = table(Path("a"))
+    assert {row[header.index("bound")] for row in rows} == {bound}
+    radii = np.array([float(row[3]) for row in rows])
+    assert (radii > 0).any()
+    assert (radii <= 0.1 * norm.ppf(beta_distribution.ppf(0.001, 300, 1))).all()
+
+
+def test_the_journals_header_binds_weights_data_and_settings() -> None:
+    certified("a", "--stop", "1")
+    header = read_journal(Path("a/certificates.journal")).header
+    split = load("mnist-sample", "test")
+    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    assert header["weights_sha256"] == weights_digest(target.model)
+    assert (header["model"], header["dataset"]) == ("nets:net", "mnist-sample")
+    assert (header["n0"], header["n"], header["alpha"], header["sigma"]) == (40, 300, 0.001, 0.5)
+
+
+def test_a_digest_of_weights_changes_with_any_of_them() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    digest = weights_digest(model)
+    assert weights_digest(model) == digest
+    with torch.no_grad():
+        model[0].bias[1] += 1e-6
+    assert weights_digest(model) != digest
+
+
+def test_images_are_chosen_as_the_field_counts_them() -> None:
+    assert chosen_images(10, 1, None, 3) == [3, 6, 9]
+    assert chosen_images(10, 0, 4, 1) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ((-1, None, 1), "start must be at least 0, got -1"),
+        ((0, 11, 1), "stop must be at most the number of test images, 10, got 11"),
+        ((0, None, 0), "skip must be at least 1, got 0"),
+        ((10, None, 1), "no image i has 10 ≤ i < 10 and i % 1 = 0"),
+    ],
+)
+def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
+    with pytest.raises(Mistake, match=f"^{message}$"):
+        chosen_images(10, *piece)
+
+
+def test_other_weights_do_not_continue_a_journal(capsys: pytest.CaptureFixture[str]) -> None:
+    before = certified("a", "--stop", "2")
+    Path("nets.py").write_text(MODULE.replace("manual_seed(0)", "manual_seed(10)"))
+    sys.modules.pop("nets")
+    capsys.readouterr()
+    assert main(["certify", "nets:net", "--out", "a", *SETTINGS, "--stop", "3"]) == 2
+    assert capsys.readouterr().err.startswith("macer: weights_sha256 must be ")
+    assert table(Path("a")) == before
+
+
+@pytest.mark.parametrize("sigma", ["0", "-1", "nan", "inf"])
+def test_a_function_is_not_certified_without_a_positive_sigma(
+    sigma: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", "nets:net", "--out", "a", "--sigma", sigma, *SETTINGS[2:]]) == 2
+    assert capsys.readouterr().err == f"macer: sigma must be > 0, got {float(sigma)}\n"
+    assert not Path("a").exists()
+
+
+def test_a_batch_size_below_1_is_refused() -> None:
+    split = load("mnist-sample", "test")
+    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    with pytest.raises(Mistake, match="batch_size must be at least 1, got 0"):
+        certify_data_set(
+            target, split, "mnist-sample", [0], CertifyRecipe(), Path("a"),
+            device=torch.device("cpu"), batch_size=0,
+        )  # fmt: skip

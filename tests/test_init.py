@@ -1,0 +1,24 @@
+import subprocess
+import sys
+
+import pytest
+
+import macer
+
+
+def test_every_public_name_resolves() -> None:
+    assert sorted(macer.__all__) == macer.__all__
+    for name in macer.__all__:
+        assert getattr(macer, name) is not None
+    assert macer.ABSTAIN == -1
+    assert callable(macer.certify) and issubclass(macer.Mistake, ValueError)
+
+
+def test_import_does_not_wait_for_torch() -> None:
+    code = "import macer, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'macer' has no attribute 'certfy'"):
+        macer.certfy  # noqa: B018

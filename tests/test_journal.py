@@ -1,0 +1,288 @@
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macer.certification import Certificate
+from macer.journal import (
+    COLUMNS,
+    Contents,
+    Record,
+    open_journal,
+    read_journal,
+    rounded_down,
+    write_table,
+)
+from macer.logs import read_log
+from macer.mistake import Mistake
+
+HEADER = {
+    "weights_sha256": "ab" * 32, "data_sha256": "cd" * 32, "sigma": 0.25, "n0": 100, "n": 1000,
+    "alpha": 0.001, "bound": "clopper-pearson", "beta": 1.0, "seed": 0,
+}  # fmt: skip
+
+
+def record_of(idx: int) -> Record:
+    """A record that is a function of its image's number."""
+    draw = np.random.default_rng(idx)
+    counts = tuple(map(int, draw.integers(1000, size=3)))
+    label = int(draw.integers(-1, 3))
+    radius = float(draw.random()) if label >= 0 else 0.0
+    certificate = Certificate(
+        label, radius, max(label, 0), float(draw.random()), counts, counts[::-1], counts[:2]
+    )
+    return Record(idx, int(draw.integers(3)), certificate, float(draw.random()))
+
+
+def journal_of(path: Path, indices, header=HEADER) -> bytes:
+    with open_journal(path, header) as writer:
+        for idx in indices:
+            writer.append([record_of(idx)])
+    return path.read_bytes()
+
+
+def records_of(indices) -> dict[int, Record]:
+    return {idx: record_of(idx) for idx in indices}
+
+
+# law
+
+
+def test_what_is_appended_is_read_back(tmp_path):
+    path = tmp_path / "run" / "certificates.journal"
+    with open_journal(path, HEADER) as writer:
+        assert writer.contents.records == {}
+        writer.append([record_of(4), record_of(2)])
+        writer.append([])
+        assert read_journal(path).records == records_of([4, 2])  # before it is closed
+    with open_journal(path, HEADER) as writer:
+        assert writer.contents == Contents(HEADER, records_of([4, 2]), 0)
+        writer.append([record_of(9)])
+        assert writer.contents.records == records_of([4, 2, 9])
+    assert read_journal(path) == Contents(HEADER, records_of([4, 2, 9]), 0)
+
+
+def test_a_journal_cut_anywhere_keeps_exactly_the_whole_records_before_the_cut(tmp_path):
+    path = tmp_path / "certificates.journal"
+    content = journal_of(path, range(4))
+    header, *ends = (match.start() for match in re.finditer(b"\n", content))
+    for cut in range(len(content)):
+        path.write_bytes(content[:cut])
+        if cut < header:
+            with pytest.raises(Mistake, match="must begin with an undamaged header"):
+                read_journal(path)
+        else:
+            whole = sum(end <= cut for end in ends)
+            assert read_journal(path).records == records_of(range(whole)), cut
+
+
+def test_a_journal_cut_anywhere_can_be_continued(tmp_path):
+    path = tmp_path / "certificates.journal"
+    content = journal_of(path, range(3))
+    second = content.split(b"\n")[:2]
+    for cut in range(len(b"\n".join(second)) - 3, len(content)):
+        path.write_bytes(content[:cut])
+        with open_journal(path, HEADER) as writer:
+            writer.append(
+                [record_of(idx) for idx in range(5) if idx not in writer.contents.records]
+            )
+        assert read_journal(path).records == records_of(range(5)), cut
+        assert path.read_bytes().startswith(content[:cut])
+
+
+def test_no_flipped_bit_makes_a_record_that_was_not_written(tmp_path):
+    path = tmp_path / "certificates.journal"
+    content = journal_of(path, range(5))
+    header, draw = content.index(b"\n"), random.Random(0)
+    for flip in [8 * header + bit for bit in range(8)] + [
+        draw.randrange(8 * len(content)) for _ in range(1000)
+    ]:
+        damaged = bytearray(content)
+        damaged[flip // 8] ^= 1 << flip % 8
+        path.write_bytes(damaged)
+        if flip // 8 <= header:
+            with pytest.raises(Mistake, match="must begin with an undamaged header"):
+                read_journal(path)
+        else:
+            found = read_journal(path).records
+            assert found.items() <= records_of(range(5)).items()
+            assert len(found) >= 3  # a flipped newline joins two lines
+
+
+def test_a_record_of_another_journal_is_dropped(tmp_path):
+    path, other = tmp_path / "certificates.journal", tmp_path / "other.journal"
+    journal_of(path, [0])
+    stranger = journal_of(other, [1], HEADER | {"seed": 1}).split(b"\n")[1]
+    with path.open("ab") as file:
+        file.write(stranger + b"\n")
+    assert read_journal(path) == Contents(HEADER, records_of([0]), 1)
+
+
+def test_a_record_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
+    path = tmp_path / "certificates.journal"
+    synced = []
+    with open_journal(path, HEADER) as writer:
+        monkeypatch.setattr("os.fsync", lambda _: synced.append(path.read_bytes().count(b"\n")))
+        writer.append([record_of(0), record_of(1)])
+    assert synced == [3]
+
+
+# Imports once, then forks a writer for every line it is sent, one at a time.
+NURSERY = """
+import os, sys
+from pathlib import Path
+from macer.journal import open_journal
+sys.path.append(sys.argv[2])
+from test_journal import HEADER, record_of
+
+def say(*words):  # in one piece, whoever else writes and whenever one is killed
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        with open_journal(Path(sys.argv[1]), HEADER) as writer:
+            while True:
+                begin = len(writer.contents.records)
+                fresh = range(begin, begin + 1 + begin % 3)
+                writer.append([record_of(idx) for idx in fresh])
+                say(*fresh)
+    say("child", child)
+    os.waitpid(child, 0)
+    say("dead")
+"""
+
+
+def test_a_killed_writer_loses_no_acknowledged_record(tmp_path):
+    path, draw = tmp_path / "certificates.journal", random.Random(0)
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY, str(path), str(Path(__file__).parent)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # safe to fork
+    ) as nursery:  # fmt: skip
+        acknowledged = set()
+        for _ in range(30):
+            acknowledged |= kill_one(nursery, draw.uniform(0, 0.03))
+            found = read_journal(path).records if path.exists() else {}
+            assert acknowledged <= found.keys()
+            assert found == records_of(found)
+        nursery.stdin.close()
+    assert len(acknowledged) > 30
+
+
+def kill_one(nursery, seconds) -> set[int]:
+    """Start a writer, kill it after a while, and return the records it acknowledged."""
+    nursery.stdin.write("go\n")
+    nursery.stdin.flush()
+    lines = []
+
+    def listen(word):
+        """Hear the child and its parent until one of them says the word; what follows it."""
+        while True:
+            line = nursery.stdout.readline()
+            assert line, "the nursery died"
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+            lines.append(line)
+
+    child = listen("child")
+    time.sleep(seconds)
+    os.kill(int(child), signal.SIGKILL)
+    listen("dead")
+    return {int(idx) for line in lines for idx in line.split()}
+
+
+@given(st.floats(0, 1000))
+def test_a_radius_is_printed_rounded_down(radius):
+    printed = Decimal(rounded_down(radius))
+    assert printed <= Decimal(radius) < printed + Decimal("0.000001")
+
+
+def test_the_table_is_a_log_of_the_field_and_agrees_with_the_certificates(tmp_path):
+    path = tmp_path / "run" / "certificates.journal"
+    journal_of(path, [7, 3, 11, 5, 2, 13])
+    write_table(read_journal(path), path.with_name("certificates.tsv"))
+    lines = path.with_name("certificates.tsv").read_text().splitlines()
+    assert lines[0].split("\t")[:6] == ["idx", "label", "predict", "radius", "correct", "time"]
+    assert lines[0].split("\t") == list(COLUMNS)
+    log = read_log(path.parent)
+    assert log.idx.tolist() == [2, 3, 5, 7, 11, 13]
+    assert (log.sigma, log.n0, log.n, log.alpha) == (0.25, 100, 1000, 0.001)
+    for i, idx in enumerate(log.idx):
+        record = record_of(int(idx))
+        assert (log.label[i], log.predict[i]) == (record.label, record.certificate.label)
+        assert log.correct[i] == (record.label == record.certificate.label)
+        assert log.radius[i] <= record.certificate.radius < log.radius[i] + 1.01e-6
+
+
+# known value
+
+
+def test_a_known_row(tmp_path):
+    certificate = Certificate(2, 0.2999999, 2, 0.88493032977829, (1, 0, 99), (10, 0, 990))
+    record = Record(5, 2, certificate, 0.12345)
+    write_table(Contents(HEADER, {5: record}, 0), tmp_path / "a.tsv")
+    assert (tmp_path / "a.tsv").read_text().splitlines()[1].split("\t") == [
+        "5", "2", "2", "0.299999", "1", "0.123", "100", "1000", "0.001", "0.25",
+        "clopper-pearson", "2", "0.884930329778", "10,0,990",
+    ]  # fmt: skip
+
+
+def test_no_radius_is_printed_as_the_field_prints_it():
+    assert rounded_down(0.0) == "0.0"
+
+
+# refusal
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sigma": 0.5}, "sigma must be 0.25 to continue"),
+        ({"data_sha256": "ef"}, f"data_sha256 must be {'cd' * 32} to continue"),
+        ({"exact": True}, "exact must be None to continue"),
+    ],
+)
+def test_another_header_is_refused_by_the_name_of_its_field(tmp_path, change, message):
+    path = tmp_path / "certificates.journal"
+    before = journal_of(path, range(2))
+    with pytest.raises(Mistake, match=message), open_journal(path, HEADER | change):
+        pytest.fail("opened")
+    assert path.read_bytes() == before
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    path = tmp_path / "certificates.journal"
+    with (
+        open_journal(path, HEADER),
+        pytest.raises(Mistake, match="is being written by another process"),
+        open_journal(path, HEADER),
+    ):
+        pytest.fail("opened twice")
+
+
+def test_a_journal_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(Mistake, match=r"no certificates in .*: expected .*certificates.journal"):
+        read_journal(tmp_path / "certificates.journal")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"idx\tlabel\n", b"\xff\x00"])
+def test_a_damaged_header_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "certificates.journal"
+    path.write_bytes(content)
+    with (
+        pytest.raises(Mistake, match="must begin with an undamaged header; move the file away"),
+        open_journal(path, HEADER),
+    ):
+        pytest.fail("opened")
+    assert path.read_bytes() == content

@@ -1,0 +1,127 @@
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from macer.certification import certify
+from macer.cli import main
+from macer.data import Split, classes_of, load
+from macer.prediction import predict_files
+from macer.recipes import TrainRecipe
+from macer.run import load_model
+from macer.training import train
+
+TEST = load("mnist-sample", "test")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LeNet that knows some digits."""
+    folder = tmp_path_factory.mktemp("prediction") / "run"
+    split = load("mnist-sample", "train")
+    recipe = TrainRecipe(
+        sigma=0.5, k=1, lam=0.0, epochs=4, lr=0.05, lr_schedule="triangle", clip=1.0
+    )
+    train(
+        recipe, Split(split.images[:1280], split.labels[:1280]), classes_of("mnist-sample"), folder
+    )
+    return folder
+
+
+@pytest.fixture
+def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first test images as PNG files in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for i in range(6):
+        Image.fromarray(TEST.images[i, 0]).save(f"{i}.png")
+    return [f"{i}.png" for i in range(6)]
+
+
+def predicted(capsys: pytest.CaptureFixture[str], run: Path, *arguments: str) -> list[str]:
+    capsys.readouterr()
+    assert main(["predict", str(run), *arguments, "--n", "500", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.splitlines()
+
+
+def test_a_line_is_the_label_with_its_certified_radius_or_abstains(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = predicted(capsys, run, *digits)
+    model, card = load_model(run)
+    images = torch.from_numpy(TEST.images[:6])
+    # Other noise, the same classifier: radii agree but for chance.
+    for line, file, expected in zip(
+        lines, digits, certify(model, images, sigma=card.sigma, n=500), strict=True
+    ):
+        name, *verdict = line.split("\t")
+        assert name == file
+        if verdict == ["abstains"]:
+            assert expected.p_a < 0.65
+        else:
+            label, radius = verdict
+            assert label == card.classes[expected.selected]
+            assert re.fullmatch(r"radius \d\.\d{4}", radius)
+            assert float(radius.split()[1]) == pytest.approx(expected.radius, abs=0.2)
+    assert sum("radius" in line for line in lines) >= 3
+
+
+def test_an_image_has_the_same_line_alone_or_among_others(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    together = predicted(capsys, run, *reversed(digits[:3]))
+    alone = [line for file in digits[:3] for line in predicted(capsys, run, file)]
+    assert together == alone[::-1]
+
+
+def test_an_image_has_the_same_verdict_under_any_name(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = [shutil.copy(file, f"copy-of-{file}") for file in digits]
+    lines = predicted(capsys, run, *digits, *copies)
+    verdicts = [line.split("\t")[1:] for line in lines]
+    assert verdicts[:6] == verdicts[6:]
+
+
+def test_a_model_file_predicts_as_its_run_does(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = predicted(capsys, run, digits[0])
+    assert predicted(capsys, run / "model.safetensors", digits[0]) == expected
+
+
+def test_another_seed_draws_other_noise(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {tuple(predicted(capsys, run, *digits, "--seed", str(seed))) for seed in (0, 1)}
+    assert len(lines) == 2
+
+
+def test_noise_alone_is_abstained_from(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # With so small an alpha no image of 500 votes can be certified but a unanimous one.
+    grey = tmp_path / "grey.png"
+    Image.fromarray(np.full((28, 28), 128, np.uint8)).save(grey)
+    [line] = predicted(capsys, run, str(grey), "--alpha", "1e-140")
+    assert line == f"{grey}\tabstains"
+
+
+def test_a_colour_image_is_read_as_grey_for_a_grey_model(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.open(digits[0]).convert("RGB").save("colour.png")
+    grey, colour = predicted(capsys, run, digits[0], "colour.png")
+    assert grey.split("\t")[1:] == colour.split("\t")[1:]
+
+
+def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> None:
+    paths = [Path(digits[0]), Path("absent.png")]
+    lines = predict_files(run, paths, n0=10, n=100, alpha=0.001, seed=0, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"no image at absent.png: expected a PNG or JPEG file"):
+        next(lines)

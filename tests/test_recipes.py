@@ -1,0 +1,187 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from macer.cli import app, main
+from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, read_recipe, recipe_names
+
+PAPER = {
+    "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,
+    "lr_schedule": "step", "lr_decays": (200, 400), "momentum": 0.9, "nesterov": False,
+    "weight_decay": 5e-4, "normalise": False, "clip": 0.0, "ema": 0.0, "held_out": 0,
+    "loss": "macer", "lam_schedule": "constant",
+}  # fmt: skip
+CIFAR10 = {"dataset": "cifar10", "model": "resnet110", "crop": 4, "flip": True}
+MNIST = {"dataset": "mnist", "model": "lenet", "crop": 0, "flip": False, "lam": 16.0}
+SHORT = {"epochs": 150, "lr_decays": (60, 120)}
+
+# [Zhai+20, Sec. 5.1; Tables 4, 6 and 8]
+ROWS = {
+    "paper/cifar10-0.25": CIFAR10 | {"sigma": 0.25, "lam": 12.0},
+    "paper/cifar10-0.50": CIFAR10 | {"sigma": 0.5, "lam": 4.0},
+    "paper/cifar10-1.00": CIFAR10 | {"sigma": 1.0, "lam": 12.0, "lam_schedule": "deferred"},
+    "paper/cifar10-0.25-150-epochs": CIFAR10 | SHORT | {"sigma": 0.25, "lam": 12.0},
+    "paper/cifar10-0.50-150-epochs": CIFAR10 | SHORT | {"sigma": 0.5, "lam": 4.0},
+    "paper/mnist-0.25": MNIST | {"sigma": 0.25},
+    "paper/mnist-0.50": MNIST | {"sigma": 0.5},
+    "paper/mnist-1.00": MNIST | {"sigma": 1.0},
+}
+
+
+def from_command_line(*arguments):
+    """The recipe that `macer train` would be given."""
+    _, bound, _ = app.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
+    return bound.arguments.get("fields", TrainRecipe())
+
+
+def refused(capsys, *arguments):
+    assert main(["train", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+# law
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_is_the_same_by_name_and_on_the_command_line(name):
+    assert from_command_line(name) == named_recipe(name)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_name_of_a_recipe_says_its_sigma(name):
+    numbers = [part for part in name.split("-") if "." in part]
+    assert [float(number) for number in numbers] in ([], [named_recipe(name).sigma])
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if "gaussian" in name])
+def test_gaussian_recipes_are_macer_with_k_1_and_lam_0(name):
+    recipe = named_recipe(name)
+    assert (recipe.loss, recipe.k, recipe.lam) == ("macer", 1, 0.0)
+
+
+def test_a_flag_overrides_the_recipe_and_leaves_its_other_fields():
+    changed = from_command_line("paper/cifar10-1.00", "--sigma", "0.7", "--k", "3", "--no-flip")
+    assert changed == replace(named_recipe("paper/cifar10-1.00"), sigma=0.7, k=3, flip=False)
+
+
+def test_a_file_of_the_users_is_a_recipe(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "m:f"\nlr_decays = [3, 5]\nlam = 2\nflip = true\n')
+    expected = TrainRecipe(model="m:f", lr_decays=(3, 5), lam=2.0, flip=True)
+    assert from_command_line(str(file)) == named_recipe(str(file)) == expected
+
+
+# known value
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_papers_rows_have_the_papers_values(name):
+    recipe = named_recipe(name)
+    expected = PAPER | ROWS[name]
+    assert {field: getattr(recipe, field) for field in expected} == expected
+
+
+def test_every_recipe_under_the_papers_name_is_a_row_or_a_baseline():
+    names = {name for name in recipe_names() if name.startswith("paper/")}
+    assert {name for name in names if "gaussian" not in name} == set(ROWS)
+
+
+def test_the_defaults_are_the_papers():
+    default = TrainRecipe()
+    assert {field: getattr(default, field) for field in PAPER} == PAPER
+
+
+# refusal
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "requirement"),
+    [
+        *((name, (0, -0.25, math.inf, math.nan), "> 0") for name in
+          ("sigma", "gamma", "beta", "lr")),
+        *((name, (0, -3), "at least 1") for name in ("k", "epochs", "batch")),
+        *((name, (-1, math.inf, math.nan), "at least 0") for name in
+          ("lam", "weight_decay", "clip")),
+        *((name, (-1,), "at least 0") for name in ("crop", "held_out")),
+        *((name, (-0.1, 1, math.nan), "in [0, 1)") for name in ("momentum", "ema")),
+        ("lam_ramp", (0, 1.1, math.nan), "in (0, 1]"),
+        ("lr_peak", (-0.1, 1.1, math.nan), "in [0, 1]"),
+        ("seed", (-1, 2**63), "in [0, 2⁶³)"),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_refused(field, values, requirement):
+    for value in values:
+        with pytest.raises(Mistake) as refusal:
+            TrainRecipe(**{field: value})
+        assert str(refusal.value) == f"{field} must be {requirement}, got {value}"
+
+
+def test_nesterov_without_momentum_is_refused():
+    with pytest.raises(Mistake, match=r"momentum must be > 0 with nesterov, got 0.0"):
+        TrainRecipe(nesterov=True, momentum=0.0)
+
+
+@pytest.mark.parametrize("decays", [(400, 200), (200, 200)])
+def test_decays_out_of_order_are_refused(decays):
+    with pytest.raises(Mistake) as refusal:
+        TrainRecipe(lr_decays=decays)
+    assert str(refusal.value) == f"lr_decays must be ascending, got {list(decays)}"
+
+
+@pytest.mark.parametrize("without", [{"lr_schedule": "cosine"}, {"lr_decays": ()}])
+def test_a_lam_deferred_to_a_decay_that_never_comes_is_refused(without):
+    with pytest.raises(Mistake, match="lam_schedule must not be deferred without a step schedule"):
+        TrainRecipe(lam_schedule="deferred", **without)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_of_certification_out_of_range_is_refused(seed):
+    with pytest.raises(Mistake) as refusal:
+        CertifyRecipe(seed=seed)
+    assert str(refusal.value) == f"seed must be in [0, 2⁶³), got {seed}"
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones(capsys):
+    message = "unknown recipe 'cifar'; choose from demo, demo-gaussian, paper/cifar10-0.25,"
+    with pytest.raises(Mistake) as refusal:
+        read_recipe("cifar")
+    assert str(refusal.value).startswith(message)
+    assert refused(capsys, "cifar").startswith(f"macer: {message}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"k =\n", "must be a TOML file: Invalid value (at line 1, column 4)"),
+        (b"k = 1\nk = 2\n", "must be a TOML file: Cannot overwrite a value"),
+        (b"\xff\xfe", "must be a TOML file in UTF-8:"),
+        (b"kk = 3\n", "mine.toml has an unknown field 'kk'"),
+        (b"k = 4.5\n", "Invalid value for [k]: must be a whole number, got 4.5"),
+        (b"k = true\n", "Invalid value for [k]: must be a whole number, got"),
+        (b"lr_decays = [1.5]\n", "Invalid value for [lr_decays]"),
+        (b"sigma = -1\n", "sigma must be > 0, got -1.0"),
+        (b'lam_schedule = "rampant"\n', 'Invalid value "rampant" for [lam_schedule] from'),
+    ],
+)
+def test_a_file_with_a_mistake_in_it_is_refused(tmp_path, capsys, content, message):
+    file = tmp_path / "mine.toml"
+    file.write_bytes(content)
+    line = refused(capsys, str(file), "--out", str(tmp_path / "run"))
+    assert message in line
+    assert line.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--k", "4.5", "Invalid value for --k: must be a whole number, got 4.5"),
+        ("--batch", "0", "batch must be at least 1, got 0"),
+        ("--sigmaa", "1", "Unknown option: --sigmaa. Did you mean --sigma?"),
+    ],
+)
+def test_a_mistaken_flag_is_refused(tmp_path, capsys, flag, value, message):
+    assert message in refused(capsys, "demo", flag, value, "--out", str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,297 @@
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.special import ndtri
+
+from macer.building import build_model
+from macer.losses import LOSSES, macer_loss
+from macer.mistake import Mistake
+from macer.noise import Purpose, fill_normal, stream
+from macer.schedules import learning_rate, trade_off
+from macer.trainer import Trainer
+from tiny_models import CLASSES, tiny_recipe, tiny_split
+
+BATCH_NORM = "tiny_models:tiny_with_batch_norm"
+
+
+def trainer_of(recipe, split):
+    torch.manual_seed(recipe.seed)
+    model = build_model(
+        recipe.model, num_classes=len(CLASSES), shape=split.images.shape[1:], mean=None, std=None
+    )
+    return Trainer(recipe, model, split, torch.device("cpu"))
+
+
+def train_epoch(trainer):
+    for _ in trainer.rest_of_epoch():
+        pass
+    return trainer.close_epoch()
+
+
+def snapshot(trainer):
+    tensors, _ = trainer.state()
+    tensors |= {f"average.{name}": tensor for name, tensor in trainer.average.items()}
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def different(trainer, before):
+    """The names of the tensors that are not what they were."""
+    now = snapshot(trainer)
+    assert now.keys() == before.keys()
+    return {name for name in now if not torch.equal(now[name], before[name])}
+
+
+def plain_objective(u, labels, *, sigma, lam, gamma, beta):
+    """Lines 5 to 9 of Algorithm 1 in the plainest way, for autograd in float64.   [Zhai+20]"""
+    total = 0.0
+    for logits, y in zip(u, labels, strict=True):
+        total = total - logits.softmax(1).mean(0)[y].log()
+        z = (beta * logits).softmax(1).mean(0)
+        if z.argmax() == y:
+            xi = ndtri(z[y]) - ndtri(torch.cat([z[:y], z[y + 1 :]]).max())
+            if xi.isfinite() and xi < gamma:
+                total = total + lam * sigma / 2 * (gamma - xi)
+    return total / len(u)
+
+
+def hand_steps(recipe, split, model, steps):
+    """SGD with momentum as its textbook has it, in float64; the weights and their average."""
+    model = copy.deepcopy(model).double().train()
+    parameters = dict(model.named_parameters())
+    v = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    average = {name: t.clone() for name, t in model.state_dict().items()}
+    per_epoch = len(split.images) // recipe.batch
+    for step in range(steps):
+        epoch, position = divmod(step, per_epoch)
+        order = stream(recipe.seed, Purpose.ORDER, epoch).permutation(len(split.images))
+        rows = order[position * recipe.batch : (position + 1) * recipe.batch]
+        x = torch.from_numpy(split.images[rows] / 255)
+        y = torch.from_numpy(split.labels[rows])
+        channels, height, width = x.shape[1:]
+        eta = torch.empty(len(x), recipe.k, height, width, channels)
+        fill_normal(eta, seed=recipe.seed, purpose=Purpose.TRAINING, image=step, chunk=0)
+        noisy = x[:, None] + recipe.sigma * eta.double().permute(0, 1, 4, 2, 3)
+        u = model(noisy.flatten(0, 1)).view(len(x), recipe.k, -1)
+        now = step / per_epoch
+        loss = plain_objective(
+            u, y, sigma=recipe.sigma, lam=trade_off(recipe, now), gamma=recipe.gamma,
+            beta=recipe.beta,
+        )  # fmt: skip
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        norm = math.sqrt(sum(float((g**2).sum()) for g in gradients))
+        scale = min(1.0, recipe.clip / norm) if recipe.clip else 1.0
+        with torch.no_grad():
+            for (name, p), gradient in zip(parameters.items(), gradients, strict=True):
+                g = scale * gradient + recipe.weight_decay * p
+                v[name] = recipe.momentum * v[name] + g
+                move = g + recipe.momentum * v[name] if recipe.nesterov else v[name]
+                p -= learning_rate(recipe, now) * move
+        d = min(recipe.ema, (1 + step) / (10 + step))
+        average = {n: d * average[n] + (1 - d) * t for n, t in model.state_dict().items()}
+    return model.state_dict(), average
+
+
+# reference
+
+
+@pytest.mark.parametrize("model", ["tiny_models:tiny", BATCH_NORM])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"nesterov": True, "weight_decay": 0.05},
+        {"momentum": 0.0, "weight_decay": 0.0, "k": 1, "lam": 0.0},
+        {"clip": 0.1, "weight_decay": 0.05},
+        {"ema": 0.3, "lam_schedule": "ramp"},
+    ],
+)
+def test_steps_are_those_of_algorithm_1_by_hand(model, changes):
+    recipe = tiny_recipe(model=model, seed=3, **changes)
+    split = tiny_split(images=50, channels=3)  # 50 = 3 · 16 + 2
+    trainer = trainer_of(recipe, split)
+    expected, average = hand_steps(recipe, split, trainer.model, steps=5)
+    train_epoch(trainer)
+    steps = trainer.rest_of_epoch()
+    next(steps), next(steps)
+    for name, tensor in trainer.model.state_dict().items():
+        torch.testing.assert_close(tensor.double(), expected[name].double(), rtol=0, atol=2e-5)
+    for name, tensor in trainer.weights().items():
+        known = (average if recipe.ema else expected)[name].double()
+        if "num_batches" not in name:
+            torch.testing.assert_close(tensor.double(), known, rtol=0, atol=2e-5)
+
+
+# law
+
+
+@pytest.mark.parametrize("sigma", [0.25, 1.0])
+def test_the_copies_of_an_image_are_it_plus_noise_of_variance_sigma_squared(sigma):
+    trainer = trainer_of(tiny_recipe(sigma=sigma, k=64), tiny_split(channels=3))
+    images = torch.rand(16, 3, 8, 8)
+    noise = trainer._noisy_copies(images).view(16, 64, 3, 8, 8) - images[:, None]
+    spread = 5 * sigma / math.sqrt(noise.numel())
+    assert abs(noise.mean().item()) < spread
+    assert noise.var().item() == pytest.approx(sigma**2, rel=5 * math.sqrt(2 / noise.numel()))
+    rows = noise.flatten(2).flatten(0, 1)
+    correlations = np.corrcoef(rows)[~np.eye(len(rows), dtype=bool)]
+    assert np.abs(correlations).max() < 0.5
+
+
+def test_an_epoch_takes_each_image_at_most_once_and_each_epoch_another_order(monkeypatch):
+    split = tiny_split(images=50)
+    trainer = trainer_of(tiny_recipe(), split)
+    seen = []
+    monkeypatch.setattr(trainer, "_take_step", lambda x, _: seen.extend((x * 255).round().long()))
+    for _ in range(2):
+        for _ in trainer.rest_of_epoch():
+            pass
+    numbers = [int((split.images == x.numpy()).all((1, 2, 3)).argmax()) for x in seen]
+    first, second = numbers[:48], numbers[48:]
+    assert len(set(first)) == len(set(second)) == 48
+    assert first != second
+
+
+def test_images_and_labels_stay_together_through_crops_and_flips(monkeypatch):
+    split = tiny_split()
+    split.images[:] = split.labels[:, None, None, None] * 10 + 5
+    trainer = trainer_of(tiny_recipe(crop=2, flip=True), split)
+    steps = []
+    monkeypatch.setattr(trainer, "_take_step", lambda *batch: steps.append(batch))
+    for _ in trainer.rest_of_epoch():
+        pass
+    for images, labels in steps:
+        assert torch.equal((images.amax((1, 2, 3)) * 255).round().long(), labels * 10 + 5)
+    assert any((images == 0).any() for images, _ in steps)
+
+
+def bad_loss(step, kind):
+    """The objective, but for one step: not finite, or its gradient is not."""
+    calls = []
+
+    def loss(logits, labels, **settings):
+        calls.append(None)
+        value = macer_loss(logits, labels, **settings)
+        if len(calls) - 1 == step:
+            if kind == "gradient":
+                logits.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
+            else:
+                value = value * kind
+        return value
+
+    return loss
+
+
+@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient"])
+@pytest.mark.parametrize("changes", [{"ema": 0.9}, {"clip": 0.5}, {"momentum": 0.0}])
+def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(monkeypatch, step, kind, changes):
+    monkeypatch.setitem(LOSSES, "macer", bad_loss(step, kind))
+    trainer = trainer_of(tiny_recipe(model=BATCH_NORM, **changes), tiny_split())
+    before = snapshot(trainer)
+    for _ in trainer.rest_of_epoch():
+        changed = different(trainer, before)
+        if trainer.step - 1 == step:
+            assert changed == {"skipped"}
+        else:
+            parameters = {f"model.{name}" for name, _ in trainer.model.named_parameters()}
+            assert changed >= parameters | {"loss_sum", "model.1.1.running_mean"}
+        before = snapshot(trainer)
+    loss_sum = float(trainer.loss_sum)
+    metrics = trainer.close_epoch()
+    assert metrics["skipped_steps"] == 1
+    assert metrics["loss"] == loss_sum / 3
+
+
+def test_after_a_skipped_step_training_goes_on_as_if_it_had_not_been(monkeypatch):
+    """Momentum must not have begun with the unusable gradient."""
+    monkeypatch.setitem(LOSSES, "macer", bad_loss(0, math.nan))
+    recipe = tiny_recipe(lam=0.0, weight_decay=0.0, lr_schedule="step", k=1)
+    trainer = trainer_of(recipe, tiny_split())
+    steps = trainer.rest_of_epoch()
+    next(steps)
+    before = snapshot(trainer)
+    next(steps)
+    after = snapshot(trainer)
+    for name, p in trainer.model.named_parameters():
+        assert torch.equal(after[f"momentum.{name}"], p.grad)
+        moved = before[f"model.{name}"] - recipe.lr * p.grad
+        torch.testing.assert_close(after[f"model.{name}"], moved)
+
+
+def test_no_gradient_is_longer_than_clip():
+    trainer = trainer_of(tiny_recipe(clip=0.05), tiny_split())
+    for _ in trainer.rest_of_epoch():
+        gradients = [p.grad.flatten() for p in trainer.model.parameters()]
+        assert torch.cat(gradients).norm() == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_gradient_shorter_than_clip_is_left_alone():
+    clipped, free = (trainer_of(tiny_recipe(clip=c), tiny_split()) for c in (1e6, 0.0))
+    assert train_epoch(clipped) == train_epoch(free)
+    assert different(clipped, snapshot(free)) == set()
+
+
+def test_averaged_weights_are_the_model_if_asked_for():
+    trainer = trainer_of(tiny_recipe(model=BATCH_NORM, ema=0.9), tiny_split())
+    train_epoch(trainer)
+    averaged = trainer.averaged_model().state_dict()
+    for name, tensor in trainer.weights().items():
+        assert torch.equal(averaged[name], tensor)
+        assert ("weight" not in name) or not torch.equal(tensor, trainer.model.state_dict()[name])
+
+
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"momentum": 0.0}])
+def test_a_restored_trainer_goes_on_bit_for_bit(changes):
+    recipe = tiny_recipe(model=BATCH_NORM, crop=1, flip=True, **changes)
+    one = trainer_of(recipe, tiny_split())
+    steps = one.rest_of_epoch()
+    for _ in range(2):
+        next(steps)
+    other = trainer_of(tiny_recipe(**vars(recipe) | {"seed": 5}), tiny_split())
+    other.recipe = recipe
+    tensors, state = one.state()
+    other.restore({name: t.clone() for name, t in tensors.items()}, state)
+    for _ in steps:
+        pass
+    assert train_epoch(other) == one.close_epoch()
+    assert train_epoch(other) == train_epoch(one)
+    assert different(one, snapshot(other)) <= (
+        set() if recipe.ema else {name for name in snapshot(one) if name.startswith("average.")}
+    )
+
+
+def test_training_reduces_the_loss():
+    trainer = trainer_of(tiny_recipe(epochs=8), tiny_split(images=128))
+    losses = [train_epoch(trainer)["loss"] for _ in range(8)]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_bf16_trains_too():
+    trainer = trainer_of(tiny_recipe(precision="bf16"), tiny_split())
+    losses = [train_epoch(trainer)["loss"] for _ in range(3)]
+    assert losses[-1] < losses[0]
+    assert all(p.dtype == torch.float32 for p in trainer.model.parameters())
+
+
+# known value
+
+
+def test_the_metrics_of_an_epoch():
+    trainer = trainer_of(tiny_recipe(lr_schedule="step", lr_decays=(1,), lr=0.1), tiny_split())
+    first, second = train_epoch(trainer), train_epoch(trainer)
+    assert (first["epoch"], first["step"], first["lr"], first["lam"]) == (1, 4, 0.1, 2.0)
+    assert (second["epoch"], second["step"], second["skipped_steps"]) == (2, 8, 0)
+    assert second["lr"] == pytest.approx(0.01)
+
+
+# refusal
+
+
+def test_an_epoch_without_a_finite_step_is_refused(monkeypatch):
+    monkeypatch.setitem(LOSSES, "macer", lambda u, *_, **__: u.sum() * math.nan)
+    trainer = trainer_of(tiny_recipe(), tiny_split())
+    with pytest.raises(Mistake, match="loss was not finite in all 4 steps of epoch 1; lower lr"):
+        train_epoch(trainer)

@@ -1,0 +1,379 @@
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from macer.data import Split
+from macer.files import locked, sha256_of_file
+from macer.losses import LOSSES, macer_loss
+from macer.mistake import Mistake
+from macer.run import Run, load_model
+from macer.stopping import Stopped
+from macer.trainer import Trainer
+from macer.training import train
+from tiny_models import CLASSES, tiny_recipe, tiny_split
+
+# Everything that has a state of its own: statistics, momentum, average, crops and flips.
+FULL = tiny_recipe(
+    model="tiny_models:tiny_with_batch_norm", epochs=3, held_out=16, crop=1, flip=True, ema=0.9,
+    nesterov=True, clip=1.0, normalise=True, lam_schedule="ramp",
+)  # fmt: skip
+STEPS = 9  # 3 epochs of (64 − 16) / 16
+
+
+def trained(folder, recipe=FULL, split=None, **arguments):
+    split = tiny_split() if split is None else split
+    return train(recipe, split, CLASSES, folder, **arguments).read_bytes()
+
+
+def recorded(folder):
+    """metrics.jsonl, without the speed."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "samples_per_second"} for line in lines]
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Crash(Exception):
+    """What a test raises in the middle of training."""
+
+
+def at_step(number, act):
+    """The objective, which does something else first at one step."""
+    calls = []
+
+    def loss(*arguments, **settings):
+        calls.append(None)
+        if len(calls) - 1 == number:
+            act()
+        return macer_loss(*arguments, **settings)
+
+    return loss
+
+
+def crash(*_):
+    raise Crash
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A training that nothing interrupts: its folder, and its model's bytes."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return folder, trained(folder)
+
+
+# law
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path, whole):
+    assert trained(tmp_path / "a") == whole[1]
+    other = tiny_recipe(**vars(FULL) | {"seed": 1})
+    assert trained(tmp_path / "b", other) != whole[1]
+
+
+def test_training_makes_a_run_with_a_model_in_it(whole):
+    folder, _ = whole
+    manifest = Run(folder).read_manifest()
+    assert manifest["status"] == "trained"
+    assert manifest["weights_sha256"] == sha256_of_file(folder / "model.safetensors")
+    _, card = load_model(folder)
+    assert (card.sigma, card.classes, card.shape) == (0.25, CLASSES, (1, 8, 8))
+    assert (card.architecture, card.dataset) == (FULL.model, "tiny")
+    pixels = tiny_split().images / 255  # normalise: the data set's own statistics
+    assert card.mean == pytest.approx([pixels.mean()])
+    assert card.std == pytest.approx([pixels.std()])
+    names = {path.name for path in folder.iterdir()} - {".lock"}
+    assert names == {"manifest.json", "model.safetensors", "metrics.jsonl", "checkpoints"}
+
+
+def test_training_reduces_the_loss_and_records_each_epoch(tmp_path):
+    watched = []
+    split = tiny_split(images=160)
+    trained(tmp_path / "run", tiny_recipe(epochs=8, held_out=32), split, watch=watched.append)
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert lines == watched
+    assert [line["epoch"] for line in lines] == list(range(1, 9))
+    assert [line["step"] for line in lines] == list(range(8, 65, 8))
+    assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
+    assert lines[-1]["validation_accuracy"] > 0.9 > 0.5 > lines[0]["validation_radius"]
+    assert all(line["samples_per_second"] > 0 for line in lines)
+
+
+def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_path, monkeypatch):
+    split = tiny_split()
+    images = split.images.clip(0, 254)
+    images[-16:] = 255
+    split = Split(images, split.labels)
+    trained_on, validated_on = [], []
+    take_step = Trainer._take_step
+
+    def spy(trainer, x, labels):
+        trained_on.extend((x * 255).round().to(torch.uint8).numpy())
+        take_step(trainer, x, labels)
+
+    def validate(_, held_out, *__, **___):
+        validated_on.append(held_out)
+        return {}
+
+    monkeypatch.setattr(Trainer, "_take_step", spy)
+    monkeypatch.setattr("macer.training.validate", validate)
+    trained(tmp_path / "run", tiny_recipe(epochs=2, held_out=16), split)
+    assert len(trained_on) == 2 * 48
+    assert np.array(trained_on).max() < 255
+    assert all(np.array_equal(held.images, images[-16:]) for held in validated_on)
+    assert all(np.array_equal(held.labels, split.labels[-16:]) for held in validated_on)
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_training_that_crashed_at_a_step_ends_bit_for_bit_as_if_it_had_not(
+    tmp_path, monkeypatch, whole, step, seconds
+):
+    monkeypatch.setitem(LOSSES, "macer", at_step(step, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", checkpoint_seconds=seconds)
+    if step and not seconds:
+        assert f"{step:09d}" in {
+            path.name[:9] for path in Run(tmp_path / "run").checkpoints.iterdir()
+        }
+    content = trained(tmp_path / "run", resume=True)
+    assert content == whole[1]
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+@pytest.mark.parametrize("what", ["save_checkpoint", "save_model", "write_atomically", "validate"])
+@pytest.mark.parametrize("time_", [0, 1, 2])
+def test_training_that_crashed_while_saving_ends_bit_for_bit_as_if_it_had_not(
+    tmp_path, monkeypatch, whole, what, time_, seconds
+):
+    import macer.training
+
+    original, calls = getattr(macer.training, what), []
+
+    def crash_once(*arguments, **settings):
+        calls.append(None)
+        if len(calls) - 1 == time_:
+            raise Crash
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(macer.training, what, crash_once)
+    try:
+        trained(tmp_path / "run", checkpoint_seconds=seconds)
+    except Crash:
+        trained(tmp_path / "run", checkpoint_seconds=seconds, resume=True)
+    else:  # it is called less often
+        assert len(calls) <= time_
+    assert (tmp_path / "run/model.safetensors").read_bytes() == whole[1]
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+def test_training_that_crashes_again_and_again_ends_bit_for_bit_as_if_it_had_not(
+    tmp_path, monkeypatch, whole
+):
+    for _ in range(STEPS - 1):  # each life takes one step
+        monkeypatch.setitem(LOSSES, "macer", at_step(1, crash))
+        with pytest.raises(Crash):
+            trained(tmp_path / "run", checkpoint_seconds=0.0, resume=True)
+    assert trained(tmp_path / "run", resume=True) == whole[1]
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("step", [0, 1, 2, STEPS - 1])
+def test_a_signal_saves_and_stops_and_a_resumed_training_ends_bit_for_bit_the_same(
+    tmp_path, monkeypatch, whole, step, number
+):
+    before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
+    send = lambda: os.kill(os.getpid(), number)  # noqa: E731
+    monkeypatch.setitem(LOSSES, "macer", at_step(step, send))
+    with pytest.raises(Stopped, match=f"stopped at step {step + 1}; the state is saved") as stopped:
+        trained(tmp_path / "run")
+    assert stopped.value.signal_number == number
+    assert newest_step(tmp_path / "run") == step + 1
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
+    assert trained(tmp_path / "run", resume=True) == whole[1]
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+def test_a_signal_between_two_epochs_saves_and_stops(tmp_path, whole):
+    def watch(metrics):
+        if metrics["epoch"] == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped, match="stopped at step 6"):
+        trained(tmp_path / "run", watch=watch)
+    assert trained(tmp_path / "run", resume=True) == whole[1]
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+def test_a_second_signal_is_not_caught(tmp_path, monkeypatch):
+    def twice():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setitem(LOSSES, "macer", at_step(1, twice))
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_said_so(tmp_path, monkeypatch, whole, capsys):
+    monkeypatch.setitem(LOSSES, "macer", at_step(7, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", checkpoint_seconds=0.0)
+    newest = max(Run(tmp_path / "run").checkpoints.iterdir())
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert trained(tmp_path / "run", resume=True) == whole[1]
+    said = capsys.readouterr().err
+    assert f"{newest} is damaged; continuing from the one before it\n" in said
+    assert "at step 6, epoch 2\n" in said
+    assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+def test_a_finished_run_can_be_resumed_and_stays_as_it_is(tmp_path, whole):
+    trained(tmp_path / "run")
+    before = contents(tmp_path / "run")
+    assert trained(tmp_path / "run", resume=True) == whole[1]
+    assert contents(tmp_path / "run") == before
+
+
+def test_what_a_dead_process_left_over_is_removed(tmp_path):
+    trained(tmp_path / "run")
+    before = contents(tmp_path / "run")
+    for folder in (tmp_path / "run", tmp_path / "run/checkpoints"):
+        (folder / ".manifest.json.1.tmp").touch()
+    trained(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == before
+
+
+# refusal
+
+
+def test_a_run_that_another_process_writes_is_refused_and_left_alone(tmp_path):
+    trained(tmp_path / "run")
+    (tmp_path / "run/.metrics.jsonl.1.tmp").touch()  # being written just now
+    before = contents(tmp_path / "run")
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(Mistake, match="run is being written by another process"),
+    ):
+        trained(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == before
+
+
+def test_when_every_checkpoint_is_damaged_training_is_refused_and_nothing_lost(tmp_path):
+    trained(tmp_path / "run", checkpoint_seconds=0.0)
+    for path in Run(tmp_path / "run").checkpoints.iterdir():
+        path.write_bytes(b"")
+    before = contents(tmp_path / "run")
+    with pytest.raises(Mistake, match=r"every checkpoint is damaged: .*, .*; delete the run's"):
+        trained(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
+    trained(tmp_path / "run")
+    before = contents(tmp_path / "run")
+    with pytest.raises(Mistake, match="run holds a run already"):
+        trained(tmp_path / "run")
+    with pytest.raises(Mistake, match=r"^seed must be 0 to resume .*run, got 1$"):
+        trained(tmp_path / "run", tiny_recipe(**vars(FULL) | {"seed": 1}), resume=True)
+    with pytest.raises(Mistake, match="the training data must be those"):
+        trained(tmp_path / "run", split=tiny_split(seed=1), resume=True)
+    assert contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": "mace"}, "unknown loss 'mace'; choose from macer"),
+        (
+            {"batch": 50, "held_out": 20},
+            "held_out and batch must not exceed the 64 training images together, got 20 and 50",
+        ),
+        ({"model": "lenett"}, "unknown model 'lenett'"),
+    ],
+)
+def test_a_recipe_that_cannot_be_followed_is_refused(tmp_path, changes, message):
+    with pytest.raises(Mistake, match=re.escape(message)):
+        trained(tmp_path / "run", tiny_recipe(**changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+# law, slow
+
+KILLS = 50
+TOML = """
+model = "tiny_models:tiny_with_batch_norm"
+sigma = 0.25
+k = 2
+lam = 1.0
+epochs = 3
+batch = 20
+lr = 0.05
+lr_schedule = "cosine"
+ema = 0.99
+crop = 1
+held_out = 2
+"""  # 3 epochs of 499 steps
+
+
+@pytest.mark.slow
+def test_training_killed_50_times_ends_byte_for_byte_as_if_it_had_not(tmp_path):
+    draw = random.Random(0)
+    (tmp_path / "recipe.toml").write_text(TOML)
+    start_process(tmp_path, "whole", seconds=1e9).wait()
+    for kill in range(KILLS):
+        life = start_process(tmp_path, "run", seconds=0)
+        starting = kill % 2 == 0
+        wait_for_steps(
+            life,
+            tmp_path / "run",
+            draw.randrange(1, 30),
+            seconds=draw.uniform(0, 2) if starting else 60.0,
+        )
+        time.sleep(draw.uniform(0, 0.01))
+        life.kill()
+        assert life.wait() == -signal.SIGKILL, "the training is too short for so many kills"
+    assert start_process(tmp_path, "run", seconds=1e9).wait() == 0
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert models[0] == models[1]
+    assert recorded(tmp_path / "run") == recorded(tmp_path / "whole")
+    names = {path.name for path in (tmp_path / "run").rglob("*")}
+    assert not [name for name in names if name.endswith(".tmp")]
+
+
+def start_process(folder: Path, out: str, *, seconds: float) -> subprocess.Popen:
+    tests = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "macer", "train", "recipe.toml", "--out", out, "--resume"),
+            *("--device", "cpu", "--checkpoint-seconds", str(seconds)),
+        ],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": tests},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for_steps(life: subprocess.Popen, run: Path, steps: int, *, seconds: float) -> None:
+    """Wait until the newest checkpoint is that many steps further, or the time is over."""
+    begin, end = newest_step(run), time.monotonic() + seconds
+    while newest_step(run) < begin + steps and time.monotonic() < end and life.poll() is None:
+        time.sleep(0.002)
+
+
+def newest_step(run: Path) -> int:
+    return max((int(p.name[:9]) for p in (run / "checkpoints").glob("[0-9]*")), default=0)

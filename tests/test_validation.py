@@ -1,0 +1,79 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import nn
+
+from macer.data import Split
+from macer.noise import Purpose, fill_normal
+from macer.smoothing import CHUNK
+from macer.validation import SAMPLES, validate
+from tiny_models import tiny_recipe, tiny_split
+
+
+class Constant(nn.Module):
+    def forward(self, x):
+        return torch.tensor([0.0, 1.0, 0.0]).expand(len(x), -1)
+
+
+class Bright(nn.Module):
+    """Class 1 where the mean pixel is above ½, class 0 elsewhere, class 2 never."""
+
+    def forward(self, x):
+        margin = x.mean((1, 2, 3)) - 0.5
+        return torch.stack([-margin, margin, torch.full_like(margin, -9.0)], dim=1)
+
+
+def validated(model, split, **changes):
+    return validate(model, split, tiny_recipe(**changes), device=torch.device("cpu"))
+
+
+# reference
+
+
+def test_accuracy_and_radius_are_those_of_votes_counted_one_by_one():
+    draw = np.random.default_rng(0)
+    images = np.full((40, 1, 8, 8), 0, np.uint8)
+    images[:] = draw.integers(100, 156, size=(40, 1, 1, 1))
+    split = Split(images, draw.integers(0, 2, size=40))
+    right, radii = [], []
+    for index, (image, y) in enumerate(zip(images, split.labels, strict=True)):
+        assert SAMPLES <= CHUNK
+        eta = torch.empty(SAMPLES, 8, 8, 1)
+        fill_normal(eta, seed=7, purpose=Purpose.VALIDATION, image=index, chunk=0)
+        ones = int((image.mean() / 255 + 0.5 * eta.mean((1, 2, 3)) > 0.5).sum())
+        votes = [SAMPLES - ones, ones]
+        right.append(int(np.argmax(votes)) == y)
+        p = min(max(votes[y] / SAMPLES, 0.5), 1 - 0.5 / SAMPLES)
+        radii.append(0.5 * norm.ppf(p) * right[-1])
+    found = validated(Bright(), split, sigma=0.5, seed=7)
+    assert 0 < np.mean(right) < 1
+    assert found["validation_accuracy"] == pytest.approx(np.mean(right))
+    assert found["validation_radius"] == pytest.approx(np.mean(radii))
+
+
+# law
+
+
+def test_validation_repeats_itself_and_leaves_the_model_as_it_was():
+    model = nn.Sequential(nn.BatchNorm2d(1), Bright()).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    first = validated(model, tiny_split())
+    assert validated(model, tiny_split()) == first
+    assert all(part.training for part in model.modules())
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+# known value
+
+
+def test_a_constant_classifier_is_right_on_its_class_with_the_largest_radius():
+    split = tiny_split()
+    share = float((split.labels == 1).mean())
+    found = validated(Constant(), split, sigma=0.25)
+    assert found["validation_accuracy"] == pytest.approx(share)
+    largest = 0.25 * norm.ppf(1 - 0.5 / SAMPLES)
+    assert math.isfinite(largest)
+    assert found["validation_radius"] == pytest.approx(share * largest)
