@@ -8,8 +8,7 @@ from torch import nn
 
 from macer.data import Split
 from macer.noise import Purpose, fill_normal
-from macer.smoothing import CHUNK
-from macer.validation import SAMPLES, validate
+from macer.validation import IMAGES, SAMPLES, validate
 from tiny_models import tiny_recipe, tiny_split
 
 
@@ -38,11 +37,12 @@ def test_accuracy_and_radius_are_those_of_votes_counted_one_by_one():
     images = np.full((40, 1, 8, 8), 0, np.uint8)
     images[:] = draw.integers(100, 156, size=(40, 1, 1, 1))
     split = Split(images, draw.integers(0, 2, size=40))
+    etas = []  # a stream a batch, its images in order
+    for start in range(0, 40, IMAGES):
+        eta = torch.empty(min(IMAGES, 40 - start), SAMPLES, 8, 8, 1)
+        etas += fill_normal(eta, seed=7, purpose=Purpose.VALIDATION, image=start, chunk=0)
     right, radii = [], []
-    for index, (image, y) in enumerate(zip(images, split.labels, strict=True)):
-        assert SAMPLES <= CHUNK
-        eta = torch.empty(SAMPLES, 8, 8, 1)
-        fill_normal(eta, seed=7, purpose=Purpose.VALIDATION, image=index, chunk=0)
+    for eta, image, y in zip(etas, images, split.labels, strict=True):
         ones = int((image.mean() / 255 + 0.5 * eta.mean((1, 2, 3)) > 0.5).sum())
         votes = [SAMPLES - ones, ones]
         right.append(int(np.argmax(votes)) == y)

@@ -13,7 +13,7 @@ from macer.noise import Purpose, stream
 
 # Samples come in chunks of this many, each chunk of one image; part of the definition of every
 # stream. On a CPU a chunk is also what the network sees at once: its activations fit the caches.
-CHUNK = 64
+CHUNK = 128
 
 
 class Chunk(NamedTuple):
