@@ -15,7 +15,7 @@ from rich.text import Text
 
 from macer import __version__
 from macer.foreign import names_a_function, nearest
-from macer.mistake import Mistake
+from macer.mistake import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe, Whole, read_recipe, recipe_names
 from macer.stopping import Stopped
 
@@ -187,6 +187,56 @@ def _dataset_of(target: str) -> str:
     if Path(target).exists():
         return load_model(Path(target))[1].dataset
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+
+
+@app.command
+def verify(
+    run: Path,
+    /,
+    *,
+    target: str | None = None,
+    resample: Whole = 0,
+    data: Data = None,
+    device: Device = "auto",
+) -> None:
+    """Audit a run's certificates: recompute them from their counts, check hashes, draw again.
+
+    Parameters
+    ----------
+    run
+        A folder with certificates.
+    target
+        The model they are of; the run's own by default.
+    resample
+        Images to choose at random and to certify again from their seeds.
+    """
+    from macer import verification
+    from macer.certifying import find_target
+    from macer.data import classes_of, load
+    from macer.progress import bar
+
+    if resample < 0:
+        raise Mistake(f"resample must be at least 0, got {resample}")
+    device_ = _device(device)
+    contents = verification.read_certificates(run)
+    name = contents.header["dataset"]
+    split = load(name, "test", data)
+    found = find_target(
+        target or str(run),
+        sigma=contents.header["sigma"],
+        split=split,
+        classes=len(classes_of(name, data)),
+    )
+    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
+    verification.check_table(contents, run / "certificates.tsv")
+    verification.check_sources(contents, found, split)
+    print_line("weights, data, labels and table are those of the journal")
+    if resample:
+        again = verification.resample(contents, found, split, images=resample, device=device_)
+        with bar("sampling again", min(resample, len(contents.records)), "images") as advance:
+            for _ in again:
+                advance(1)
+        print_line(f"{min(resample, len(contents.records))} images sampled again: equal counts")
 
 
 @app.command
@@ -390,6 +440,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"macer: cannot use {error.filename}: {error.strerror}\n")
         return 2
+    except AuditFailed as failure:
+        sys.stderr.write(f"macer: not verified: {failure}\n")
+        return 1
     except Stopped as stop:
         sys.stderr.write(f"macer: {stop}; continue with --resume\n")
         return 128 + stop.signal_number

@@ -108,7 +108,8 @@ class Writer:
         self._file.write("".join(_line(self._seed, asdict(r)) for r in fresh).encode())
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.contents.records.update({r.idx: r for r in fresh})
+        for record in fresh:
+            self.contents.records.setdefault(record.idx, record)
 
 
 @contextmanager
@@ -142,9 +143,13 @@ def _continued(path: Path, header: Header) -> Contents:
 
 def write_table(contents: Contents, path: Path) -> None:
     """Write certificates.tsv: the field's six columns, then what they rest on."""
+    write_atomically(path, table_text(contents).encode())
+
+
+def table_text(contents: Contents) -> str:
+    """The table that a journal gives, image after image."""
     rows = [_row(contents.header, contents.records[idx]) for idx in sorted(contents.records)]
-    text = "\n".join("\t".join(row) for row in [COLUMNS, *rows]) + "\n"
-    write_atomically(path, text.encode())
+    return "\n".join("\t".join(row) for row in [COLUMNS, *rows]) + "\n"
 
 
 def _row(header: Header, record: Record) -> tuple[str, ...]:
@@ -167,4 +172,5 @@ def rounded_down(value: float, decimals: int = 6) -> str:
     """A radius in decimal, never larger than it is: 0.0 or six digits."""
     if value == 0:
         return "0.0"
-    return str(Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR))
+    digits = Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR)
+    return f"{digits:f}"

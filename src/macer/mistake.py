@@ -1,4 +1,4 @@
-"""The one exception that means: the user can mend this."""
+"""The exceptions a command tells in one line: a user's mistake, and a failed audit."""
 
 
 class Mistake(ValueError):
@@ -7,3 +7,7 @@ class Mistake(ValueError):
     The command line prints the line and leaves with exit code 2; any other exception is a bug
     and keeps its traceback.
     """
+
+
+class AuditFailed(Exception):
+    """Certificates that an audit did not confirm; exit code 1."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunk, Chunks, NoisyCopies
+from macer.probe import check_rows
 
 Progress = Callable[[int], None]
 
@@ -79,6 +80,7 @@ def sample_under_noise(
     on_cpu = images.device.type == "cpu"
     tally: Tally | None = None
     with evaluating(model):
+        check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
         for chunks, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
             tally = tally or Tally(*(t.new_zeros(len(images), t.shape[1]) for t in sums))
             slots = torch.tensor([chunk.slot for chunk in chunks]).to(images.device)
