@@ -37,9 +37,10 @@ def run_demo(out: Path, device: torch.device) -> None:
     console.print(terminal(tabulate(logs)))
     gaussian, macer = logs
     difference, error, images = paired_difference(macer, gaussian)
+    errors = f", {difference / error:.1f} standard errors" if error else ""
     console.print(
-        f"MACER − Gaussian: {difference:+.3f} ± {error:.3f} in ACR over the same {images} images, "
-        f"{difference / error:.1f} standard errors",
+        f"MACER − Gaussian: {difference:+.3f} ± {error:.3f} in ACR over the same {images} images"
+        f"{errors}",
         highlight=False,
         soft_wrap=True,
     )
