@@ -33,6 +33,15 @@ def tiny_with_batch_norm(num_classes: int, channels: int) -> nn.Module:
     )
 
 
+def tiny_with_dropout(num_classes: int, channels: int) -> nn.Module:
+    return nn.Sequential(
+        nn.AdaptiveAvgPool2d(4),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(16 * channels, num_classes),
+    )
+
+
 def tiny_split(images: int = 64, channels: int = 1, seed: int = 0) -> Split:
     """8×8 images with a bright band at the left, in the middle or at the right."""
     random = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ from macer.noisy import CHUNK
 from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
 from macer.run import Run, load_model
-from macer.smoothing import network_rows
+from macer.smoothing import network_dtype, network_rows
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def certify_data_set(
         **asdict(recipe),
         "chunk": CHUNK,
         "rows": rows,
-        "precision": "float32",
+        "precision": _precision(model, device),
         "device": device.type,
     }
     with open_journal(folder / "certificates.journal", header) as journal:
@@ -160,6 +160,13 @@ def certify_data_set(
         finally:
             write_table(journal.contents, folder / "certificates.tsv")
     return journal.contents
+
+
+def _precision(model: nn.Module, device: torch.device) -> str:
+    """The arithmetic that the certificates belong to."""
+    name = str(network_dtype(model)).removeprefix("torch.")
+    tf32 = device.type == "cuda" and torch.backends.cudnn.allow_tf32
+    return f"{name}, tf32 convolutions" if tf32 and name == "float32" else name
 
 
 def _tell(dropped: int, asked: int, todo: int) -> None:

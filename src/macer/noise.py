@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     AUGMENTATION = 5
     TRAINING = 6
     VALIDATION = 7
+    NETWORK = 8  # randomness inside a network in training, such as dropout
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:

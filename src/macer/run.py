@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.building import build_model
-from macer.files import sha256_of_file, sync_folder, write_atomically
+from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 
@@ -92,21 +92,26 @@ def open_run(folder: Path, recipe: TrainRecipe, data_sha256: str, *, resume: boo
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     sync_folder(folder)
-    run.write_manifest(
-        {
-            "macer": __version__,
-            "recipe": asdict(recipe),
-            "data_sha256": data_sha256,
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-            },
-            "commit": _commit(),
-            "status": "training",
-        }
-    )
+    with locked(folder):
+        if run.manifest.exists():  # another process was faster
+            raise Mistake(f"{folder} holds a run already; choose another --out")
+        run.write_manifest(_first_manifest(recipe, data_sha256))
     return run
+
+
+def _first_manifest(recipe: TrainRecipe, data_sha256: str) -> dict[str, Any]:
+    return {
+        "macer": __version__,
+        "recipe": asdict(recipe),
+        "data_sha256": data_sha256,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "commit": _commit(),
+        "status": "training",
+    }
 
 
 def _is_new(folder: Path) -> bool:

@@ -85,6 +85,7 @@ class Trainer:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
         recipe = self.recipe
         epoch = self.step / self.steps_per_epoch
+        torch.manual_seed(int(stream(recipe.seed, Purpose.NETWORK, self.step).integers(2**63)))
         self.model.train()
         statistics = [buffer.clone() for buffer in self.model.buffers()]
         with self.autocast:

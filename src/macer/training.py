@@ -43,8 +43,8 @@ def train(
     """Train a model and return the path of its file, FOLDER/model.safetensors.
 
     Killed at any moment and called again with resume=True it ends, on a CPU with the same number
-    of threads, in the same weights bit for bit: order, augmentation and noise are functions of the
-    seed and the step.
+    of threads, in the same weights bit for bit: order, augmentation, noise and the network's own
+    randomness are functions of the seed and the step.
 
     Args:
         split: the training images; the last `recipe.held_out` are kept for validation.
@@ -54,7 +54,7 @@ def train(
     if recipe.loss not in LOSSES:
         raise Mistake(f"unknown loss {recipe.loss!r}; choose from {', '.join(LOSSES)}")
     training, held_out = _hold_out(split, recipe)
-    card = _card(recipe, split, classes)
+    card = _card(recipe, training, classes)
     torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
     trainer = Trainer(recipe, card.build(), training, torch.device(device))
     run = open_run(folder, recipe, fingerprint(split), resume=resume)
@@ -162,7 +162,7 @@ def _restore(run: Run, trainer: Trainer) -> list[Metrics]:
 
 @dataclass
 class Saver:
-    """Writes checkpoints and metrics, the metrics never ahead of the checkpoint."""
+    """Writes checkpoints and metrics; metrics ahead of a checkpoint are dropped on resuming."""
 
     run: Run
     trainer: Trainer
