@@ -212,6 +212,23 @@ def test_images_have_noise_of_their_own():
     assert first.estimation != second.estimation
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_score_estimates_only_where_the_selected_class_is_right(bound):
+    model, images = small_network(), random_images(12)
+    settings = {"sigma": 0.5, "n0": 50, "n": 600, "bound": bound}
+    everything = certify(model, images, **settings)
+    labels = [c.selected if i % 3 else (c.selected + 1) % 3 for i, c in enumerate(everything)]
+    drawn = []
+    scored = certify(model, images, labels=labels, progress=drawn.append, **settings)
+    for i, (whole, score) in enumerate(zip(everything, scored, strict=True)):
+        if i % 3:
+            assert score == whole
+        else:
+            assert (score.label, score.radius, sum(score.estimation)) == (ABSTAIN, 0.0, 0)
+            assert score.selection == whole.selection
+    assert sum(drawn) == 12 * 650
+
+
 def test_selection_and_estimation_use_different_noise():
     """With n0 = n and one shared stream the two tallies would be equal for every image."""
     certificates = certify(small_network(), random_images(8), sigma=0.5, n0=1000, n=1000)

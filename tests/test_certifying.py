@@ -82,6 +82,23 @@ def test_certificates_do_not_depend_on_batch_size_pieces_or_order() -> None:
     assert rows == whole
 
 
+def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() -> None:
+    whole = certified("whole", "--stop", "40")
+    score = certified("score", "--stop", "40", "--score")
+    assert [row for row in score if row[4] == "1"] == [row for row in whole if row[4] == "1"]
+    skipped = [row for row in score[1:] if row[-1] == ",".join(["0"] * 10)]
+    assert 0 < len(skipped) < 40
+    assert all(row[2:4] == ["-1", "0.0"] for row in skipped)
+    assert main(["verify", "score", "--target", "nets:net", "--resample", "40"]) == 0
+
+
+def test_a_family_shares_alpha_among_its_images() -> None:
+    header = certified("family", "--stop", "20", "--family", "--alpha", "0.02")[0]
+    [alone] = {row[header.index("alpha")] for row in table(Path("family"))[1:]}
+    assert float(alone) == 0.02 / 20
+    assert certified("each", "--stop", "20", "--alpha", "0.001") == table(Path("family"))
+
+
 def test_images_certified_already_are_counted_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     certified("a", "--stop", "4")
     assert capsys.readouterr().err == ""

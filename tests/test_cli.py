@@ -480,6 +480,8 @@ MISTAKES = [
     ("predict", 'Command "predict" parameter RUN requires an argument.'),
     ("predict run", "images must name at least one file, got none\n"),
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
+    ("certify run --score yes", "Unused Tokens: ['yes']."),
+    ("certify run --family yes", "Unused Tokens: ['yes']."),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),

@@ -75,6 +75,7 @@ def certify(
     bound: str = "clopper-pearson",
     beta: float = 1.0,
     exact: bool | None = None,
+    labels: Sequence[int] | None = None,
     batch_size: int | None = None,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
@@ -96,32 +97,48 @@ def certify(
     Args:
         images: (images, channels, height, width), float in [0, 1] or uint8.
         exact: noise for which this holds in floating point too (exact.py); by default for uint8.
+        labels: true classes, for a score that needs no radius where the selected class is wrong:
+            such an image is abstained from without drawing its n samples.
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
-        progress: called with the number of samples drawn since the last call.
+        progress: called with the number of samples drawn, or skipped, since the last call.
     """
     check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, bound=bound, beta=beta)
     images = as_images(images, exact=exact)
     indices = range(len(images)) if indices is None else indices
 
-    def sample(num: int, purpose: Purpose) -> Tally:
+    def sample(num: int, purpose: Purpose, chosen: Tensor) -> Tally:
         return sample_under_noise(
             model,
-            images,
+            images[chosen.to(images.device)],
             num,
             sigma=sigma,
             seed=seed,
             purpose=purpose,
-            indices=indices,
+            indices=[indices[i] for i in chosen.tolist()],
             beta=beta,
             batch_size=batch_size,
             progress=progress,
         )
 
-    if len(images) == 0:
+    everyone = torch.arange(len(images))
+    if len(everyone) == 0:
         return []
-    counts0 = sample(n0, Purpose.SELECTION)
-    counts = sample(n, Purpose.ESTIMATION)
+    counts0 = sample(n0, Purpose.SELECTION, everyone)
+    chosen = everyone
+    if labels is not None:
+        chosen = everyone[_selected(counts0, bound) == torch.as_tensor(labels)]
+    counts = Tally(*(torch.zeros_like(total) for total in counts0))
+    if len(chosen):
+        for total, fresh in zip(counts, sample(n, Purpose.ESTIMATION, chosen), strict=True):
+            total[chosen] = fresh
+    if progress:
+        progress(n * (len(everyone) - len(chosen)))
     return conclude(counts0, counts, sigma=sigma, n=n, alpha=alpha, bound=bound)
+
+
+def _selected(counts0: Tally, bound: str) -> Tensor:
+    """ĉ_A of each image: by votes, or by Σz for a soft certificate."""
+    return (counts0.votes if bound == "clopper-pearson" else counts0.first).argmax(dim=1)
 
 
 def conclude(
@@ -131,7 +148,7 @@ def conclude(
     soft = bound != "clopper-pearson"
     selection = counts0.first if soft else counts0.votes
     estimation = counts.first if soft else counts.votes
-    selected = selection.argmax(dim=1)
+    selected = _selected(counts0, bound)
     p_a = BOUNDS[bound](counts, selected, n, alpha)
     radius = radius_lower(p_a, sigma)
     return [

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,6 +128,7 @@ def certify(
     start: Whole = 0,
     stop: Whole | None = None,
     skip: Whole = 1,
+    family: bool = False,
     out: Path | None = None,
     batch_size: Whole | None = None,
     device: Device = "auto",
@@ -147,6 +149,8 @@ def certify(
         Test image to stop before; all by default.
     skip
         Certify only images whose number is a multiple of this.
+    family
+        Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
     out
         Folder for the certificates; the run itself by default.
     batch_size
@@ -161,6 +165,8 @@ def certify(
     split = load(name, "test", data)
     found = find_target(target, sigma=sigma, split=split, classes=len(classes_of(name, data)))
     indices = chosen_images(len(split.images), start, stop, skip)
+    if family:
+        settings = replace(settings, alpha=settings.alpha / len(indices))
     certify_data_set(
         found, split, name, indices, settings, folder,
         device=_device(device), batch_size=batch_size,

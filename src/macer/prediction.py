@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -37,7 +36,7 @@ def predict_files(
             model,
             image[None].to(device),
             sigma=card.sigma,
-            **asdict(settings),
+            **settings.arguments(),
             indices=[_number(image)],
         )
         yield f"{path}\t{_verdict(certificate, card.classes)}"

@@ -7,7 +7,7 @@ can copy and edit. It is saved whole in the run it made.
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -144,9 +144,15 @@ class CertifyRecipe:
     "Integer noise, for which certificates hold in floating point too; 8-bit images only."
     seed: Whole = 0
     "Seed of the noise."
+    score: bool = False
+    "Abstain at once where the selected class is wrong: the same accuracy and ACR for less work."
 
     def __post_init__(self) -> None:
         _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
+
+    def arguments(self) -> dict[str, Any]:
+        """What `certify` takes of it."""
+        return {name: value for name, value in asdict(self).items() if name != "score"}
 
 
 def recipe_names() -> list[str]:

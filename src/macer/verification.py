@@ -73,7 +73,7 @@ def resample(
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    settings = {f.name: contents.header[f.name] for f in fields(CertifyRecipe)}
+    recipe = CertifyRecipe(**{f.name: contents.header[f.name] for f in fields(CertifyRecipe)})
     model = target.model.to(device)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for idx in chosen:
@@ -83,7 +83,8 @@ def resample(
             sigma=contents.header["sigma"],
             batch_size=contents.header["rows"],
             indices=[idx],
-            **settings,
+            labels=split.labels[[idx]].tolist() if recipe.score else None,
+            **recipe.arguments(),
         )
         if certificate != contents.records[idx].certificate:
             raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
