@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint mutants bench clean
 
 setup: $(READY)
 
@@ -24,6 +24,9 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/pytest --numprocesses 2
+
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py
 
 bench: $(READY)
 	$(BIN)/macer bench

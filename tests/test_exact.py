@@ -173,9 +173,13 @@ def test_ordinary_noise_certifies_a_bit_reader_falsely_and_exact_noise_does_not(
 # refusal
 
 
-@pytest.mark.parametrize("sigma", [0.0, -1.0, 9.0, math.nan])
+def test_the_largest_noise_level_has_fewer_than_2_to_the_14_thresholds():
+    assert threshold(-8191, 3.5) == 0 and threshold(8190, 3.5) == 2**BITS - 1
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, 3.6, math.nan])
 def test_a_noise_level_without_tables_is_refused(sigma):
-    with pytest.raises(Mistake, match=r"sigma must be in \(0, 8\] for exact noise"):
+    with pytest.raises(Mistake, match=r"sigma must be in \(0, 3.5\] for exact noise"):
         levels(sigma)
 
 

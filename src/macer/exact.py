@@ -24,8 +24,8 @@ from macer.mistake import Mistake
 BITS = 62
 GUIDE_BITS = 16
 
-# Levels beyond this many would need larger tables than any noise level in use.
-_LARGEST_SIGMA = 8.0
+# Up to here there are fewer than 2¹⁴ thresholds: ranks fit an int16 and a search takes 14 steps.
+_LARGEST_SIGMA = 3.5
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,10 @@ class Levels:
 def levels(sigma: float) -> Levels:
     """The tables of a noise level."""
     if not 0 < sigma <= _LARGEST_SIGMA:
-        raise Mistake(f"sigma must be in (0, {_LARGEST_SIGMA:g}] for exact noise, got {sigma}")
+        raise Mistake(
+            f"sigma must be in (0, {_LARGEST_SIGMA:g}] for exact noise, got {sigma}; "
+            "use ordinary noise, exact=False"
+        )
     lowest, thresholds = _thresholds(sigma)
     edges = np.arange(2**GUIDE_BITS + 1, dtype=np.int64) << (BITS - GUIDE_BITS)
     # A cell [a, b) decides nothing if a threshold T has a ≤ T < b: U may be below, at or above it.

@@ -1,0 +1,265 @@
+"""Seeded bugs: each is applied to a copy of the package, and the tests must fail on it.
+
+    python tests/mutants.py            all of them
+    python tests/mutants.py NAME…      some
+
+A bug that no test notices is printed and makes the exit code 1.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Mutant(NamedTuple):
+    file: str  # under src/macer
+    right: str  # stands there once
+    wrong: str
+    tests: str  # the files that must notice
+
+
+MUTANTS = {
+    "two-sided bound": Mutant(
+        "radius.py",
+        "n - count + 1.0, alpha)",
+        "n - count + 1.0, alpha / 2)",
+        "test_radius.py",
+    ),
+    "ten times alpha": Mutant(
+        "radius.py",
+        "n - count + 1.0, alpha)",
+        "n - count + 1.0, 10 * alpha)",
+        "test_radius.py",
+    ),
+    "bound off by one": Mutant(
+        "radius.py", "n - count + 1.0, alpha)", "n - count + 0.5, alpha)", "test_radius.py"
+    ),
+    "estimate instead of bound": Mutant(
+        "radius.py",
+        "return np.where(count > 0, p, 0.0) * _DOWN",
+        "return count / n * _DOWN + 0 * p",
+        "test_radius.py",
+    ),
+    "bound rounded up": Mutant(
+        "radius.py", "_DOWN = 1.0 - 2.0**-49", "_DOWN = 1.0 + 2.0**-49", "test_radius.py"
+    ),
+    "Hoeffding without its half": Mutant(
+        "radius.py", "-np.log(alpha) / (2 * n)", "-np.log(alpha) / (4 * n)", "test_radius.py"
+    ),
+    "Bernstein with one tail": Mutant(
+        "radius.py",
+        "log_term = np.log(2 / alpha)",
+        "log_term = np.log(1 / alpha)",
+        "test_radius.py",
+    ),
+    "whole sigma for half": Mutant(
+        "radius.py", "radius: Tensor = sigma / 2 *", "radius: Tensor = sigma *", "test_radius.py"
+    ),
+    "sigma squared": Mutant(
+        "certification.py",
+        "radius = radius_lower(p_a, sigma)",
+        "radius = radius_lower(p_a, sigma**2)",
+        "test_certification.py",
+    ),
+    "no abstention": Mutant(
+        "certification.py",
+        "if p_a[i] > 0.5 else ABSTAIN",
+        "if p_a[i] > 0.0 else ABSTAIN",
+        "test_certification.py",
+    ),
+    "selection samples reused": Mutant(
+        "certification.py",
+        "sample(n, Purpose.ESTIMATION, chosen)",
+        "sample(n, Purpose.SELECTION, chosen)",
+        "test_certification.py",
+    ),
+    "class selected on the estimation samples": Mutant(
+        "certification.py",
+        "selected = _selected(counts0, bound)",
+        "selected = _selected(counts, bound)",
+        "test_certification.py",
+    ),
+    "one-sided test in PREDICT": Mutant(
+        "certification.py",
+        "np.minimum(2 * bdtrc(",
+        "np.minimum(1 * bdtrc(",
+        "test_certification.py",
+    ),
+    "images outside [0, 1] accepted": Mutant(
+        "certification.py",
+        "if not (low >= 0 and high <= 1):",
+        "if low < 0 or high > 1:",
+        "test_certification.py",
+    ),
+    "half the noise": Mutant(
+        "noisy.py",
+        "np.multiply(out, np.float32(self.sigma), out=out)",
+        "np.multiply(out, np.float32(self.sigma / 2), out=out)",
+        "test_certification.py",
+    ),
+    "clipped noise": Mutant(
+        "noisy.py",
+        "            np.add(out, image, out=out)\n",
+        "            np.add(out, image, out=out)\n            np.clip(out, 0, 1, out=out)\n",
+        "test_certification.py",
+    ),
+    "one noise for all images": Mutant(
+        "noisy.py",
+        "self.indices[chunk.slot], chunk.number)\n        if",
+        "0, chunk.number)\n        if",
+        "test_certification.py",
+    ),
+    "one noise for all chunks": Mutant(
+        "noisy.py",
+        "self.indices[chunk.slot], chunk.number)\n        if",
+        "self.indices[chunk.slot], 0)\n        if",
+        "test_certification.py test_exact.py",
+    ),
+    "float addition in exact mode": Mutant(
+        "noisy.py",
+        'np.take(self.table.floats, ranks, out=out, mode="clip")',
+        "np.add(np.float32((ranks - image + self.table.lowest) / 255), np.float32(image / 255), "
+        "out=out)",
+        "test_exact.py",
+    ),
+    "undecided draws counted": Mutant(
+        "noisy.py",
+        "decided[undecided // image.size] = False",
+        "pass",
+        "test_exact.py",
+    ),
+    "grid shifted by half a level": Mutant(
+        "exact.py",
+        "mpmath.mpf(2 * i + 1) / (510",
+        "mpmath.mpf(2 * i + 2) / (510",
+        "test_exact.py",
+    ),
+    "thresholds from float64": Mutant(
+        "exact.py",
+        "mpmath.ncdf(mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma)))",
+        "float(mpmath.ncdf(mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma))))",
+        "test_exact.py",
+    ),
+    "padding rows vote": Mutant(
+        "smoothing.py",
+        "(torch.arange(CHUNK, device=logits.device) < asked[:, None])",
+        "(torch.arange(CHUNK, device=logits.device) < CHUNK + 0 * asked[:, None])",
+        "test_certification.py",
+    ),
+    "NaN votes": Mutant(
+        "smoothing.py",
+        "counts & decided & logits.isfinite().all(dim=1)",
+        "counts & decided",
+        "test_certification.py",
+    ),
+    "training mode": Mutant(
+        "smoothing.py",
+        "    model.eval()\n",
+        "",
+        "test_certification.py test_probe.py",
+    ),
+    "no probe": Mutant(
+        "probe.py",
+        "if not torch.equal(a.nan_to_num(), b.nan_to_num()):",
+        "if False:",
+        "test_probe.py",
+    ),
+    "radius printed rounded up": Mutant(
+        "journal.py", "rounding=ROUND_FLOOR", "rounding='ROUND_CEILING'", "test_journal.py"
+    ),
+    "damaged records read": Mutant(
+        "journal.py",
+        "        if content is None:\n            dropped += 1",
+        "        if content is None:\n            content = json.loads(line.partition(' ')[2])\n"
+        "        if content is None:\n            dropped += 1",
+        "test_journal.py",
+    ),
+    "another header accepted": Mutant(
+        "journal.py", "        if was != now:\n", "        if False:\n", "test_journal.py"
+    ),
+    "a wrong prediction counts": Mutant(
+        "scores.py",
+        "return float(np.mean(log.radius * log.correct))",
+        "return float(np.mean(log.radius))",
+        "test_scores.py",
+    ),
+    "beta in the cross-entropy": Mutant(
+        "losses/macer.py",
+        "return (_cross_entropy(u, labels)",
+        "return (_cross_entropy(beta * u, labels)",
+        "test_losses_macer.py",
+    ),
+    "hinge masked after the quantile": Mutant(
+        "losses/macer.py",
+        "q_a=torch.where(active, q_a, half),",
+        "q_a=q_a,",
+        "test_losses_macer.py",
+    ),
+    "everybody in G": Mutant(
+        "losses/macer.py",
+        "in_G = z_hat.argmax(dim=1) == labels",
+        "in_G = z_hat.argmax(dim=1) >= 0",
+        "test_losses_macer.py",
+    ),
+    "a NaN step taken": Mutant(
+        "trainer.py",
+        "bad = ~(loss + norm).isfinite()",
+        "bad = loss > 1e30",
+        "test_trainer.py",
+    ),
+    "order forgotten on resuming": Mutant(
+        "trainer.py",
+        "begin = self.step % self.steps_per_epoch * self.recipe.batch",
+        "begin = 0",
+        "test_training.py",
+    ),
+    "audit without arithmetic": Mutant(
+        "verification.py",
+        "if _concluded(contents, record) != record.certificate:",
+        "if False:",
+        "test_verification.py",
+    ),
+}
+
+
+def survives(mutant: Mutant) -> bool:
+    """Whether the tests pass although the bug is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        path = copy / "macer" / mutant.file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(mutant.right) == 1, f"{mutant.file} must hold once: {mutant.right}"
+        path.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+        tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
+        command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
+        environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        result = subprocess.run(
+            [*command, *tests], cwd=ROOT, env=environment, capture_output=True, check=False
+        )
+    assert result.returncode in (0, 1), result.stdout.decode()[-2000:]
+    return result.returncode == 0
+
+
+def main(names: list[str]) -> int:
+    """Try the bugs, two at a time, and say which were noticed."""
+    chosen = {name: MUTANTS[name] for name in names or MUTANTS}
+    survivors = []
+    with ThreadPoolExecutor(2) as pool:
+        for name, alive in zip(chosen, pool.map(survives, chosen.values()), strict=True):
+            sys.stdout.write(f"{'SURVIVES' if alive else 'noticed '}  {name}\n")
+            sys.stdout.flush()
+            survivors += [name] * alive
+    sys.stdout.write(f"{len(chosen) - len(survivors)} of {len(chosen)} seeded bugs noticed\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
