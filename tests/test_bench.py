@@ -33,7 +33,8 @@ def test_plain_and_our_certification_agree_but_for_chance(monkeypatch: pytest.Mo
         torch.manual_seed(0)
         return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
 
-    monkeypatch.setattr(bench, "_lenet", doubtful)
+    for name in ("_lenet", "plain_lenet"):
+        monkeypatch.setattr(bench, name, doubtful)
     images = torch.from_numpy(load("mnist-sample", "test").images[:3])
     plain = bench.plain_certification(images, 2000)
     ours = bench.our_certification(images, 2000)
@@ -68,3 +69,10 @@ def test_sizes_that_cannot_be_are_refused_before_any_work(
 ) -> None:
     with pytest.raises(Mistake, match=message):
         next(bench.run_bench(**{"images": 1, "n": 50, "train_images": 64, **sizes}))
+
+
+def test_the_plain_network_is_the_same_function():
+    torch.manual_seed(0)
+    images = torch.rand(8, 1, 28, 28)
+    ours, plain = bench._lenet().eval(), bench.plain_lenet().eval()
+    torch.testing.assert_close(plain(images), ours(images))

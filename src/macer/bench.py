@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.certification import Certificate, certify, check_settings
 from macer.data import Split, load
 from macer.losses import macer_loss
 from macer.mistake import Mistake
+from macer.models import LeNet
 from macer.recipes import TrainRecipe
 from macer.trainer import Trainer
 
@@ -75,6 +77,25 @@ def _lenet() -> nn.Sequential:
     return build_model("lenet", num_classes=10, shape=(1, 28, 28))
 
 
+class PlainLeNet(LeNet):
+    """LeNet as it is usually written: ReLU, then pooling; the same function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (images, num_classes)."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        logits: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
+        return logits
+
+
+def plain_lenet() -> nn.Sequential:
+    """The same weights in the usual order of layers."""
+    normalize, network = _lenet()
+    plain = PlainLeNet(num_classes=10, channels=1)
+    plain.load_state_dict(network.state_dict())
+    return nn.Sequential(normalize, plain)
+
+
 def our_epoch(split: Split) -> int:
     """One epoch of the training loop, as `macer train` takes it; returns its samples."""
     recipe = TrainRecipe(sigma=SIGMA, k=K, batch=BATCH)
@@ -84,7 +105,7 @@ def our_epoch(split: Split) -> int:
 
 def plain_epoch(split: Split) -> int:
     """One epoch as research code takes it: shuffled batches, `randn`, the default layout."""
-    model, samples = _lenet(), 0
+    model, samples = plain_lenet(), 0
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     images = torch.from_numpy(split.images).float() / 255
     labels = torch.from_numpy(split.labels)
@@ -109,7 +130,7 @@ def our_certification(images: Tensor, n: int) -> list[Certificate]:
 @torch.no_grad()
 def plain_certification(images: Tensor, n: int) -> list[Counter[int]]:
     """One image at a time in batches of 1,000, noise by `randn`; returns each image's votes."""
-    model = _lenet().eval()
+    model = plain_lenet().eval()
     counts = []
     for image in images.float() / 255:
         for samples in (N0, n):

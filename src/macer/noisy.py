@@ -12,8 +12,9 @@ from macer.exact import levels
 from macer.noise import Purpose, stream
 
 # Samples come in chunks of this many, each chunk of one image; part of the definition of every
-# stream. On a CPU a chunk is also what the network sees at once: its activations fit the caches.
-CHUNK = 128
+# stream. It divides the n0 and n in use, so that nothing is padded. On a CPU a chunk is also what
+# the network sees at once: its activations fit the caches.
+CHUNK = 100
 
 
 class Chunk(NamedTuple):

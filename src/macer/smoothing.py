@@ -23,6 +23,9 @@ Progress = Callable[[int], None]
 # any order, and Σ z² of 8 million samples still fits an int64.
 SOFT_UNIT = 2.0**-20
 
+# Chunks a thread works through before it hands over: fewer make the threads wait for Python.
+CPU_TASK = 5
+
 
 class Tally(NamedTuple):
     """What the samples of each image add up to; every array is (images, classes) int64."""
@@ -72,22 +75,25 @@ def sample_under_noise(
     )
 
     @torch.inference_mode()
-    def sample(chunks: Chunks) -> tuple[Chunks, Tally]:
-        batch, decided = copies.draw(chunks)
-        return chunks, _sums(model(batch), decided, chunks, beta)
+    def sample(task: Chunks) -> tuple[Chunks, Tally]:
+        sums = []
+        for chunks in _grouped(iter(task), rows // CHUNK):
+            batch, decided = copies.draw(chunks)
+            sums.append(_sums(model(batch), decided, chunks, beta))
+        return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
 
-    work = _grouped(_chunks(len(images), num), rows // CHUNK)
     on_cpu = images.device.type == "cpu"
+    work = _grouped(_chunks(len(images), num), CPU_TASK if on_cpu else rows // CHUNK)
     tally: Tally | None = None
     with evaluating(model):
         check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
-        for chunks, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
+        for task, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
             tally = tally or Tally(*(t.new_zeros(len(images), t.shape[1]) for t in sums))
-            slots = torch.tensor([chunk.slot for chunk in chunks]).to(images.device)
+            slots = torch.tensor([chunk.slot for chunk in task]).to(images.device)
             for total, values in zip(tally, sums, strict=True):
                 total.index_add_(0, slots, values)
             if progress:
-                progress(sum(chunk.rows for chunk in chunks))
+                progress(sum(chunk.rows for chunk in task))
     assert tally is not None, "no images or no samples"
     return Tally(*(total.cpu() for total in tally))
 
