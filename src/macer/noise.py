@@ -24,6 +24,12 @@ class Purpose(IntEnum):
     TRAINING = 6
     VALIDATION = 7
     NETWORK = 8  # randomness inside a network in training, such as dropout
+    ATTACK = 9
+    JUDGEMENT = 10  # of what an attack has found
+    OBJECTIVE = 11  # what a training objective draws beside its noise
+    DROPPING = 12  # of hard images
+    ODDS = 13  # of the other images
+    PSEUDO_LABELS = 14
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:
@@ -41,6 +47,11 @@ def fill_normal(out: Tensor, *, seed: int, purpose: Purpose, image: int, chunk: 
         # torch's own CPU generator cannot exceed 5.77σ; NumPy's ziggurat has no such limit.
         stream(seed, purpose, image, chunk).standard_normal(dtype=np.float32, out=out.numpy())
         return out
+    generator = Generator(out.device).manual_seed(key(seed, purpose, image, chunk))
+    return out.normal_(generator=generator)
+
+
+def key(seed: int, purpose: Purpose, image: int, chunk: int) -> int:
+    """A stream's seed for a generator that has no counters to name it by."""
     name = np.array([seed, purpose, image, chunk], dtype="<u8").tobytes()
-    key = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
-    return out.normal_(generator=Generator(out.device).manual_seed(key >> 1))
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
