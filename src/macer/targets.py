@@ -1,0 +1,116 @@
+"""The model that a user names: a run's, a file's, her own function's, or a known network."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from macer.building import build_model
+from macer.data import Split
+from macer.files import sha256_of_file
+from macer.foreign import names_a_function
+from macer.mistake import Mistake
+from macer.models import MODELS, Normalize
+from macer.normalisation import find_normalisation, named_normalisation
+from macer.run import Run, load_model
+from macer.weights import load_weights, read_weights
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model to certify, and what the journal's header says of it."""
+
+    model: nn.Module
+    name: str  # as the user wrote it
+    architecture: str
+    sigma: float
+    shape: tuple[int, int, int]
+    num_classes: int
+    weights_sha256: str
+
+
+def find_target(
+    name: str,
+    *,
+    sigma: float | None,
+    split: Split,
+    classes: int,
+    weights: Path | None = None,
+    normalise: str | None = None,
+) -> Target:
+    """The model of a run folder, of a model file, of package.module:function or of `MODELS`.
+
+    Args:
+        weights: a file for a network by name; a function may come without one.
+        normalise: the normalisation before a network by name, see `named_normalisation`.
+    """
+    check_target(name, weights=weights, normalise=normalise)
+    if weights is None and Path(name).exists():
+        return _trained_target(name, sigma=sigma, classes=classes)
+    if sigma is None:
+        raise Mistake(f"sigma must be given to certify {name}; add --sigma")
+    channels, height, width = split.images.shape[1:]
+    shape = (channels, height, width)
+    model = build_model(name, num_classes=classes, shape=shape)
+    if weights is None:
+        model[0] = Normalize(*named_normalisation(normalise or "none", channels))
+        return Target(model, name, name, sigma, shape, classes, weights_digest(model))
+    file = read_weights(weights)
+    place = load_weights(model[1], file, name)
+    normalisation = find_normalisation(file, place, name, asked=normalise, channels=channels)
+    model[0] = Normalize(*normalisation)
+    # The hash of a file does not tell what stands before its network: the architecture does.
+    architecture = f"{name}, {normalisation}"
+    return Target(model, name, architecture, sigma, shape, classes, file.sha256)
+
+
+def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
+    """Refuse what names no model, and settings that do not belong to the model it names."""
+    if weights is not None and (name in MODELS or names_a_function(name)):
+        return
+    if Path(name).exists():
+        for setting, value in (("weights", weights), ("normalise", normalise)):
+            if value is not None:
+                raise Mistake(
+                    f"{setting} must be left out for {name}, which has its own, got {value}"
+                )
+    elif name in MODELS:
+        raise Mistake(f"weights must be given to certify {name}; add --weights FILE")
+    elif weights is None and not names_a_function(name):
+        raise Mistake(
+            f"no run or model at {name}; name a run folder, a model file or package.module:function"
+        )
+
+
+def _trained_target(name: str, *, sigma: float | None, classes: int) -> Target:
+    """The model of a run folder or of a model file."""
+    path = Path(name)
+    model, card = load_model(path)
+    if classes != len(card.classes):
+        raise Mistake(
+            f"{name} knows {len(card.classes)} classes, the data set has {classes}; "
+            "choose another --dataset"
+        )
+    if sigma is not None and sigma != card.sigma:
+        raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
+    file = Run(path).model if path.is_dir() else path
+    return Target(
+        model,
+        name,
+        card.architecture,
+        card.sigma,
+        card.shape,
+        len(card.classes),
+        sha256_of_file(file),
+    )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """The SHA-256 of a model's tensors, for models that come without a file."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
