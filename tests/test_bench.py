@@ -9,6 +9,7 @@ from macer import bench
 from macer.data import Split, load
 from macer.mistake import Mistake
 
+SIZES = {"images": 1, "n": 50, "train_images": 64, "device": torch.device("cpu")}
 LINE = r"{}: plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"
 
 
@@ -16,10 +17,13 @@ def test_the_benchmark_says_where_it_runs_then_compares_training_and_certificati
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bench, "ROUNDS", 1)
-    place, training, certification = bench.run_bench(images=1, n=50, train_images=100)
+    place, training, certification, in_bf16 = bench.run_bench(
+        images=1, n=50, train_images=100, device=torch.device("cpu")
+    )
     assert place == f"1 threads, torch {torch.__version__}, LeNet on 28×28 images"
     assert re.fullmatch(LINE.format("training, 64 images × k = 16"), training)
     assert re.fullmatch(LINE.format("certification, 1 images × n = 50"), certification)
+    assert re.fullmatch(LINE.format("the same, ours in bf16, 1 images × n = 50"), in_bf16)
 
 
 def test_plain_and_our_epoch_see_the_same_number_of_samples() -> None:
@@ -68,7 +72,7 @@ def test_sizes_that_cannot_be_are_refused_before_any_work(
     sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(Mistake, match=message):
-        next(bench.run_bench(**{"images": 1, "n": 50, "train_images": 64, **sizes}))
+        next(bench.run_bench(**{**SIZES, **sizes}))
 
 
 def test_the_plain_network_is_the_same_function():

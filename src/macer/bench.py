@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from macer.building import build_model
 from macer.certification import Certificate, certify, check_settings
 from macer.data import Split, load
+from macer.inference import for_inference
 from macer.losses import macer_loss
 from macer.mistake import Mistake
 from macer.models import LeNet
@@ -26,8 +27,13 @@ N0 = 100
 ROUNDS = 3
 
 
-def run_bench(*, images: int, n: int, train_images: int) -> Iterator[str]:
+def run_bench(*, images: int, n: int, train_images: int, device: torch.device) -> Iterator[str]:
     """Time a MACER epoch (LeNet, k = 16) and certification, ours and plain in turn."""
+    if device.type == "cuda":
+        from macer.bench_gpu import run_gpu_bench
+
+        yield from run_gpu_bench(images=images, n=n, device=device)
+        return
     split, test = load("mnist-sample", "train"), load("mnist-sample", "test")
     _check("images", images, 1, len(test.images))
     _check("train_images", train_images, BATCH, len(split.images))
@@ -47,6 +53,12 @@ def run_bench(*, images: int, n: int, train_images: int) -> Iterator[str]:
         images * (N0 + n),
         lambda: plain_certification(pictures, n),
         lambda: our_certification(pictures, n),
+    )
+    yield _compare(
+        f"the same, ours in bf16, {images} images × n = {n}",
+        images * (N0 + n),
+        lambda: plain_certification(pictures, n),
+        lambda: our_certification(pictures, n, "bf16"),
     )
 
 
@@ -121,9 +133,11 @@ def plain_epoch(split: Split) -> int:
     return samples
 
 
-def our_certification(images: Tensor, n: int) -> list[Certificate]:
+def our_certification(images: Tensor, n: int, precision: str = "fp32") -> list[Certificate]:
     """All images at once, as `macer certify` does it."""
-    model = _lenet().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = for_inference(
+        _lenet(), shape=(1, 28, 28), precision=precision, device=torch.device("cpu")
+    )
     return certify(model, images, sigma=SIGMA, n0=N0, n=n)
 
 

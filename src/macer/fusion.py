@@ -1,0 +1,102 @@
+"""Fewer and larger kernels for a traced network in bf16 on a GPU."""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from macer.convolution import TILES, pairs_relu, pairs_weight, stem_relu, stem_weight
+from macer.inference import Layers, alone, calls
+
+
+def fuse(graph: fx.GraphModule) -> None:
+    """Replace relu(conv(x) [+ shortcut]) and strided 1×1 convolutions."""
+    layers: Layers = dict(graph.named_modules())
+    for node in list(graph.graph.nodes):
+        if node.target is F.relu or calls(node, layers, nn.ReLU):
+            _fuse_relu(graph, layers, node)
+    for node in graph.graph.nodes:
+        if calls(node, layers, nn.Conv2d) and _is_projection(layers[node.target]):
+            graph.set_submodule(node.target, Projection(layers[node.target]))
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _fuse_relu(graph: fx.GraphModule, layers: Layers, relu: Any) -> None:
+    source, shortcut = relu.args[0], None
+    if source.target is operator.add and len(source.users) == 1:
+        source, shortcut = source.args
+        if not _fusible(graph, layers, source):
+            source, shortcut = shortcut, source
+    if not _fusible(graph, layers, source):
+        return
+    name = str(source.target)
+    graph.set_submodule(name, ConvolutionReLU(layers[name]))
+    layers[name] = graph.get_submodule(name)
+    with graph.graph.inserting_before(relu):
+        arguments = (source.args[0],) if shortcut is None else (source.args[0], shortcut)
+        relu.replace_all_uses_with(graph.graph.call_module(name, arguments))
+
+
+def _fusible(graph: fx.GraphModule, layers: Layers, node: Any) -> bool:
+    """Whether the node is a plain convolution that nothing else reads."""
+    if not (calls(node, layers, nn.Conv2d) and alone(graph, node)):
+        return False
+    layer = layers[node.target]
+    zeros = layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
+    return zeros and layer.groups == 1
+
+
+class ConvolutionReLU(nn.Module):
+    """ReLU(convolution(x) + shortcut) in one kernel: ours for few channels, else cuDNN's."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        bias: Tensor | None
+        weight, bias = convolution.weight.detach(), convolution.bias
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.bias, self.bias32 = bias, bias.float()
+        self.where: Any = (convolution.stride, convolution.padding, convolution.dilation, 1)
+        outputs, inputs = weight.shape[:2]
+        ours = weight.shape[2:] == (3, 3) and self.where == ((1, 1), (1, 1), (1, 1), 1)
+        self.pairs = (
+            pairs_weight(weight) if ours and inputs == outputs and inputs in TILES else None
+        )
+        self.stem = stem_weight(weight, self.bias32) if ours and inputs <= 3 else None
+
+    def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        """Activations, channels last."""
+        if self.pairs is not None and x.shape[3] % 2 == 0:
+            return pairs_relu(x, self.pairs, self.bias32, shortcut)
+        if self.stem is not None and shortcut is None:
+            return stem_relu(x, *self.stem, outputs=len(self.weight))
+        if shortcut is None:
+            return torch.cudnn_convolution_relu(x, self.weight, self.bias, *self.where)
+        return torch.cudnn_convolution_add_relu(
+            x, self.weight, shortcut, 1.0, self.bias, *self.where
+        )
+
+
+def _is_projection(layer: nn.Conv2d) -> bool:
+    kernel, stride, padding = layer.kernel_size, layer.stride, layer.padding
+    return kernel == (1, 1) and padding == (0, 0) and stride != (1, 1) and layer.groups == 1
+
+
+class Projection(nn.Module):
+    """A 1×1 convolution with a stride as a product of matrices, for which cuDNN has no kernel."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.weight = convolution.weight.detach().flatten(1)
+        self.bias = None if convolution.bias is None else convolution.bias.detach()
+        self.stride = convolution.stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations, channels last."""
+        pixels = x[:, :, :: self.stride[0], :: self.stride[1]].permute(0, 2, 3, 1)
+        rows = pixels.reshape(-1, pixels.shape[3])  # one product, not one an image
+        y = F.linear(rows, self.weight, self.bias)
+        return y.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)

@@ -1,0 +1,132 @@
+"""A network as certification runs it: batch-norm folded, channels last, in one precision."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from macer.mistake import Mistake
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+Layers = dict[str, Any]  # of a traced network, by the names its nodes call them
+
+
+def for_inference(
+    model: nn.Module, *, shape: tuple[int, int, int], precision: str, device: torch.device
+) -> nn.Module:
+    """A copy of the model in eval mode that computes the same function faster.
+
+    Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
+    the shortcut added to it and the ReLU after it become one kernel. A certificate belongs to the
+    copy: rounding makes it another function than the model, if only just. A model that torch.fx
+    cannot take apart stays as it is.
+
+    Args:
+        shape: (channels, height, width)
+        precision: "fp32" or "bf16".
+    """
+    if precision not in DTYPES:
+        raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
+    prepared = _folded(copy.deepcopy(model).eval().cpu(), shape)
+    prepared.to(device=device, dtype=DTYPES[precision])
+    prepared.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if precision == "bf16" and isinstance(prepared, fx.GraphModule):
+        _end_in_float(prepared)
+    if device.type == "cuda" and precision == "bf16":
+        prepared = _fused(prepared, shape)
+    return prepared.requires_grad_(False)
+
+
+def resolved(precision: str, device: torch.device) -> str:
+    """The precision that "auto" means on a device."""
+    if precision != "auto":
+        return precision
+    return "bf16" if device.type == "cuda" else "fp32"
+
+
+def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with batch-norm folded, or itself where that is not the same function."""
+    try:
+        graph = fx.symbolic_trace(copy.deepcopy(model))
+    except Exception:  # whatever the user's code raises on a symbol
+        return model
+    _fold(graph)
+    return graph if _agree(model.float(), graph.float(), shape, tolerance=1e-3) else model
+
+
+def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with fewer kernels, or itself where that is not the same function."""
+    if not isinstance(model, fx.GraphModule):
+        return model
+    from macer.fusion import fuse
+
+    graph = fx.GraphModule(model, copy.deepcopy(model.graph))
+    fuse(graph)
+    return graph if _agree(model, graph, shape, tolerance=0.03) else model
+
+
+def _agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
+    """Whether nothing but rounding tells two networks apart: a trace has only one branch."""
+    like = next(a.parameters(), torch.zeros(()))
+    images = torch.rand((8, *shape), generator=torch.Generator().manual_seed(0)).to(like)
+    with torch.inference_mode():
+        logits, others = (_logits(model, images) for model in (a, b))
+    return bool((logits - others).norm() <= tolerance * logits.norm())
+
+
+def _logits(model: nn.Module, images: Tensor) -> Tensor:
+    logits: Tensor = model(images.contiguous(memory_format=torch.channels_last))
+    return logits.double()
+
+
+def _fold(graph: fx.GraphModule) -> None:
+    layers: Layers = dict(graph.named_modules())
+    for norm in list(graph.graph.nodes):
+        if not calls(norm, layers, nn.BatchNorm2d):
+            continue
+        convolution = norm.args[0]
+        if not (calls(convolution, layers, nn.Conv2d) and alone(graph, convolution)):
+            continue
+        fused = fuse_conv_bn_eval(layers[convolution.target], layers[norm.target])
+        graph.set_submodule(convolution.target, fused)
+        norm.replace_all_uses_with(convolution)
+        graph.graph.erase_node(norm)
+    graph.recompile()
+    graph.delete_all_unused_submodules()
+
+
+def _end_in_float(graph: fx.GraphModule) -> None:
+    layers: Layers = dict(graph.named_modules())
+    [output] = [node for node in graph.graph.nodes if node.op == "output"]
+    last = output.args[0]
+    if calls(last, layers, nn.Linear) and alone(graph, last):
+        graph.set_submodule(last.target, FloatLinear(layers[last.target]))
+
+
+def calls(node: Any, layers: Layers, kind: type[nn.Module]) -> bool:
+    """Whether the node is a call of a layer of this very kind."""
+    is_call = isinstance(node, fx.Node) and node.op == "call_module"
+    return is_call and type(layers[node.target]) is kind
+
+
+def alone(graph: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether the layer is called once and its result used once: only then can it take more on."""
+    times = sum(other.target == node.target for other in graph.graph.nodes)
+    return times == 1 and len(node.users) == 1
+
+
+class FloatLinear(nn.Module):
+    """The last layer in float32: logits of 8 bits would tie."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(linear.weight.detach().float(), requires_grad=False)
+        self.bias = None if linear.bias is None else linear.bias.detach().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return F.linear(x.float(), self.weight, self.bias)

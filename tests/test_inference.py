@@ -1,0 +1,129 @@
+"""The network as certification runs it beside the network itself."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from macer.building import build_model
+from macer.inference import for_inference, resolved
+from macer.mistake import Mistake
+
+CPU = torch.device("cpu")
+
+
+def used(name: str, shape: tuple[int, int, int]) -> nn.Module:
+    """A network whose batch-norm has seen something, in training mode."""
+    torch.manual_seed(0)
+    model = build_model(name, num_classes=10, shape=shape)
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.normal_(0, 0.2)
+            layer.running_var.uniform_(0.5, 2)
+            nn.init.uniform_(layer.weight, 0.5, 1.5)
+            nn.init.normal_(layer.bias, 0, 0.2)
+    return model.train()
+
+
+def norms(model: nn.Module) -> int:
+    return sum(isinstance(layer, nn.BatchNorm2d) for layer in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("resnet18", (3, 32, 32))],
+)
+def test_the_prepared_network_is_the_same_function_without_batch_norm(name, shape):
+    model = used(name, shape)
+    prepared = for_inference(model, shape=shape, precision="fp32", device=CPU)
+    images = torch.randn(4, *shape)
+    with torch.no_grad():
+        assert torch.allclose(prepared(images), model.eval()(images), rtol=1e-3, atol=1e-4)
+    assert norms(prepared) == 0
+
+
+def test_the_model_itself_is_left_alone():
+    model = used("resnet20", (3, 32, 32))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for_inference(model, shape=(3, 32, 32), precision="bf16", device=CPU)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
+    assert model.training
+
+
+def test_the_prepared_network_has_the_precision_asked_for():
+    prepared = for_inference(
+        used("lenet", (1, 28, 28)), shape=(1, 28, 28), precision="bf16", device=CPU
+    )
+    *others, weight = prepared.parameters()
+    assert {p.dtype for p in others} == {torch.bfloat16}
+    # Logits of 8 bits would tie.
+    assert weight.dtype == torch.float32
+    assert prepared(torch.rand(2, 1, 28, 28).bfloat16()).dtype == torch.float32
+    assert not prepared.training and not any(p.requires_grad for p in prepared.parameters())
+
+
+class Twice(nn.Module):
+    """One convolution under two batch-norms, one of them after a second use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 1, 3, padding=1)
+        self.norm1, self.norm2 = nn.BatchNorm2d(1), nn.BatchNorm2d(1)
+        self.norm2.running_mean.fill_(3.0)
+        self.fc = nn.Linear(16, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm2(self.conv(F.relu(self.norm1(self.conv(x)))))
+        return self.fc(x.flatten(1))
+
+
+class Branching(nn.Module):
+    """A network that cannot be traced: it looks at its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x.flatten(1)) if x.sum() > -1e9 else x.flatten(1)[:, :2]
+
+
+class Moody(nn.Module):
+    """A network that a trace changes: it does something else each other call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.calls = nn.Linear(16, 2), 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.fc(x.flatten(1)) * (1 if self.calls % 2 else -1)
+
+
+@pytest.mark.parametrize("network", [Twice, Branching])
+def test_what_cannot_be_folded_stays_the_same_function(network):
+    torch.manual_seed(0)
+    model = network().eval()
+    prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
+    images = torch.rand(5, 1, 4, 4)
+    assert torch.equal(prepared(images), model(images))
+
+
+def test_a_trace_that_is_another_function_is_not_used():
+    model = Moody().eval()
+    prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
+    assert isinstance(prepared, Moody) or torch.equal(
+        prepared(torch.ones(1, 1, 4, 4)), model.fc(torch.ones(1, 16))
+    )
+
+
+def test_auto_is_the_devices_precision():
+    assert resolved("auto", CPU) == "fp32"
+    assert resolved("auto", torch.device("cuda")) == "bf16"
+    assert resolved("bf16", CPU) == "bf16"
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(Mistake, match="precision must be one of fp32, bf16, got half"):
+        for_inference(nn.Flatten(), shape=(1, 4, 4), precision="half", device=CPU)
