@@ -92,7 +92,7 @@ def test_a_killed_writer_leaves_whole_content(tmp_path):
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path):
-    kept = [".a.txt", ".lock", "a.txt", "a.tmp", "b.1.tmp"]
+    kept = [".a.tmp", ".a.txt", ".lock", "a.txt", "a.tmp", "b.1.tmp"]
     for name in (*kept, ".a.txt.123.tmp", ".manifest.json.99999.tmp"):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path)

@@ -3,7 +3,7 @@
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,10 +15,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     On return the content is on the disk, not only in the system's cache.
     """
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file atomically piece by piece, so that it need not be whole in memory."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -44,7 +49,7 @@ def sha256_of_file(path: Path) -> str:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of processes that died while writing."""
-    for temporary in folder.glob(".*.tmp"):
+    for temporary in folder.glob(".*.[0-9]*.tmp"):
         temporary.unlink(missing_ok=True)
 
 

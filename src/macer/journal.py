@@ -2,13 +2,14 @@
 
 Every line is the first 16 digits of a SHA-256 and a JSON object. The first line is the header,
 which binds weights, data and settings; a record's hash covers the header's, so that a record of
-another journal is not taken for one of this. A record counts once it is on the disk.
+another journal is not taken for one of this. A record counts once it is on the disk, and is read
+from there when it is asked for: memory holds only where each image's record begins.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Decimal
@@ -16,14 +17,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from macer.certification import Certificate
-from macer.files import locked, sync_folder, write_atomically
+from macer.files import locked, remove_leftovers, write_atomically, write_pieces
 from macer.mistake import Mistake
 
 Header = dict[str, Any]
 
 COLUMNS = (
     *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
-    *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "counts"),
+    *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
 )
 
 
@@ -37,27 +38,57 @@ class Record:
     seconds: float
 
 
+class Records(Mapping[int, Record]):
+    """A journal's records by image; ten thousand take a megabyte of memory, whatever they hold."""
+
+    def __init__(self, path: Path, seed: bytes) -> None:
+        self.path = path
+        self.seed = seed  # the header's hash, which the records' hashes cover
+        self._places: dict[int, int] = {}
+
+    def place(self, idx: int, begin: int) -> None:
+        """An image's record begins at this byte; the first one counts."""
+        self._places.setdefault(idx, begin)
+
+    def __getitem__(self, idx: int) -> Record:
+        with self.path.open("rb") as file:
+            file.seek(self._places[idx])
+            content = _body(self.seed, file.readline())
+        if content is None:
+            raise Mistake(f"{self.path} must not change while it is read; try again")
+        return _record(content)
+
+    def __contains__(self, idx: object) -> bool:
+        return idx in self._places
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 @dataclass(frozen=True)
 class Contents:
     """What could be read of a journal."""
 
     header: Header
-    records: dict[int, Record]
+    records: Records
     dropped: int  # damaged lines
 
 
-def _digest(seed: str, body: str) -> str:
-    return hashlib.sha256((seed + body).encode()).hexdigest()[:16]
+def _digest(seed: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(seed + body).hexdigest()[:16].encode()
 
 
-def _line(seed: str, content: dict[str, Any]) -> str:
-    body = json.dumps(content, separators=(",", ":"))
-    return f"{_digest(seed, body)} {body}\n"
+def _line(seed: bytes, content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return _digest(seed, body) + b" " + body + b"\n"
 
 
-def _body(seed: str, line: str) -> dict[str, Any] | None:
+def _body(seed: bytes, line: bytes) -> dict[str, Any] | None:
     """The line's object, or None if a byte of it is not what was written."""
-    digest, _, body = line.partition(" ")
+    digest, _, body = line.removesuffix(b"\n").partition(b" ")
     if digest != _digest(seed, body):
         return None
     content: dict[str, Any] = json.loads(body)
@@ -68,22 +99,27 @@ def read_journal(path: Path) -> Contents:
     """Every undamaged record of a journal; a damaged header is refused."""
     if not path.is_file():
         raise Mistake(f"no certificates in {path.parent}: expected {path}")
-    first, *lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")
-    header = _body("", first)
-    if header is None:
-        raise Mistake(f"{path} must begin with an undamaged header; move the file away")
-    seed = first.partition(" ")[0]
-    records: dict[int, Record] = {}
+    with path.open("rb") as file:
+        first = file.readline()
+        header = _body(b"", first)
+        if header is None:
+            raise Mistake(f"{path} must begin with an undamaged header; move the file away")
+        records = Records(path, seed=first.partition(b" ")[0])
+        dropped = _find_records(file, len(first), records)
+    return Contents(header, records, dropped)
+
+
+def _find_records(lines: Iterable[bytes], begin: int, records: Records) -> int:
+    """Place the record of each line, the first of which begins at a byte; count the damaged."""
     dropped = 0
     for line in lines:
-        if not line:
-            continue
-        content = _body(seed, line)
+        content = _body(records.seed, line)
         if content is None:
-            dropped += 1
+            dropped += line != b"\n"
         else:
-            records.setdefault(content["idx"], _record(content))
-    return Contents(header, records, dropped)
+            records.place(content["idx"], begin)
+        begin += len(line)
+    return dropped
 
 
 def _record(content: dict[str, Any]) -> Record:
@@ -99,17 +135,19 @@ class Writer:
 
     def __init__(self, file: BinaryIO, contents: Contents) -> None:
         self._file = file
-        self._seed = _line("", contents.header).partition(" ")[0]
         self.contents = contents
 
     def append(self, records: Iterable[Record]) -> None:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
-        self._file.write("".join(_line(self._seed, asdict(r)) for r in fresh).encode())
+        lines = [_line(self.contents.records.seed, asdict(record)) for record in fresh]
+        begin = self._file.tell()
+        self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
-        for record in fresh:
-            self.contents.records.setdefault(record.idx, record)
+        for record, line in zip(fresh, lines, strict=True):
+            self.contents.records.place(record.idx, begin)
+            begin += len(line)
 
 
 @contextmanager
@@ -118,38 +156,48 @@ def open_journal(path: Path, header: Header) -> Iterator[Writer]:
     header = json.loads(json.dumps(header))
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
-        contents = _continued(path, header) if path.exists() else Contents(header, {}, 0)
+        remove_leftovers(path.parent)
         if not path.exists():
-            write_atomically(path, _line("", header).encode())
-            sync_folder(path.parent)
+            write_atomically(path, _line(b"", header))
+        contents = read_journal(path)
+        _check_header(path, contents.header, header)
+        _end_last_line(path)
         with path.open("ab") as file:
             yield Writer(file, contents)
 
 
-def _continued(path: Path, header: Header) -> Contents:
-    contents = read_journal(path)
-    for name in {**contents.header, **header}:
-        was, now = contents.header.get(name), header.get(name)
+def _check_header(path: Path, found: Header, header: Header) -> None:
+    for name in {**found, **header}:
+        was, now = found.get(name), header.get(name)
         if was != now:
             raise Mistake(
                 f"{name} must be {was} to continue {path}, got {now}; "
                 "choose another --out or move the journal away"
             )
-    if not path.read_bytes().endswith(b"\n"):  # the last write was cut off
-        with path.open("ab") as file:
+
+
+def _end_last_line(path: Path) -> None:
+    """Where the last write was cut off, keep what follows apart from it."""
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
             file.write(b"\n")
-    return contents
 
 
 def write_table(contents: Contents, path: Path) -> None:
-    """Write certificates.tsv: the field's six columns, then what they rest on."""
-    write_atomically(path, table_text(contents).encode())
+    """Write certificates.tsv: the field's six columns, then what they rest on.
+
+    The same certificates give the same bytes, whenever and however they were made. Therefore the
+    field's column time is 0.0; the journal has the seconds.
+    """
+    write_pieces(path, (line.encode() for line in table_lines(contents)))
 
 
-def table_text(contents: Contents) -> str:
+def table_lines(contents: Contents) -> Iterator[str]:
     """The table that a journal gives, image after image."""
-    rows = [_row(contents.header, contents.records[idx]) for idx in sorted(contents.records)]
-    return "\n".join("\t".join(row) for row in [COLUMNS, *rows]) + "\n"
+    yield "\t".join(COLUMNS) + "\n"
+    for idx in sorted(contents.records):
+        yield "\t".join(_row(contents.header, contents.records[idx])) + "\n"
 
 
 def _row(header: Header, record: Record) -> tuple[str, ...]:
@@ -160,10 +208,11 @@ def _row(header: Header, record: Record) -> tuple[str, ...]:
         str(certificate.label),
         rounded_down(certificate.radius),
         str(int(certificate.label == record.label)),
-        f"{record.seconds:.3f}",
+        "0.0",
         *(str(header[name]) for name in ("n0", "n", "alpha", "sigma", "bound")),
         str(certificate.selected),
         rounded_down(certificate.p_a, 12),
+        str(certificate.drawn),
         ",".join(map(str, certificate.estimation)),
     )
 
