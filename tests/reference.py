@@ -87,3 +87,115 @@ def certify_bernstein(z0, z, *, sigma, alpha):
         - 7 * math.log(2 / alpha) / (3 * (n - 1))
     )
     return (c_a, sigma * norm.ppf(z_a)) if z_a > 0.5 else (-1, 0.0)
+
+
+def gaussian_objective(logits, labels):
+    """Cross-entropy of each noisy copy, averaged.                                  [Cohen+19]
+
+    logits: (images, k, classes).
+    """
+    n, k, _ = logits.shape
+    total = 0.0
+    for i in range(n):
+        for j in range(k):
+            total += -math.log(softmax(logits[i, j], 1.0)[labels[i]])
+    return total / (n * k)
+
+
+def cross_entropy(p, q):
+    """H(p, q) = −Σ_c p_c log q_c."""
+    return -sum(p_c * math.log(q_c) for p_c, q_c in zip(p, q, strict=True))
+
+
+def stability_objective(clean, logits, labels, *, lam):
+    """CE(u(x), y) + λ·CE(softmax u(x), u(x + η)), averaged over the noise.            [Li+19]
+
+    clean: (images, classes); logits: (images, k, classes).
+    """
+    n, k, _ = logits.shape
+    total = 0.0
+    for i in range(n):
+        z = softmax(clean[i], 1.0)
+        total += -math.log(z[labels[i]])
+        for j in range(k):
+            total += lam / k * cross_entropy(z, softmax(logits[i, j], 1.0))
+    return total / n
+
+
+def consistency_objective(logits, labels, *, lam, eta):
+    """mean_j CE(u_j, y) + λ·mean_j KL(z̄ ‖ z_j) + η·H(z̄).                          [Jeong+20]"""
+    n, m, _ = logits.shape
+    total = 0.0
+    for i in range(n):
+        z = [softmax(logits[i, j], 1.0) for j in range(m)]
+        z_bar = sum(z) / m
+        for z_j in z:
+            total += -math.log(z_j[labels[i]]) / m
+            total += lam / m * (cross_entropy(z_bar, z_j) - cross_entropy(z_bar, z_bar))
+        total += eta * cross_entropy(z_bar, z_bar)
+    return total / n
+
+
+def divergence(p, q):
+    """KL(p ‖ q) = Σ_c p_c log(p_c / q_c), with 0 log 0 = 0."""
+    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
+
+
+def smoothmix_loss(u, v, y, w, *, eta):
+    """CE + η·1[correct]·KL(target ‖ z(mix)), of one image.                         [Jeong+21]
+
+    u, v: (m, classes), the logits of the noisy image and of the noisy mixed image.
+    """
+    m, classes = u.shape
+    z_bar = sum(softmax(u[j], 1.0) for j in range(m)) / m
+    target = (1 - w) * z_bar + w / classes
+    loss = sum(-math.log(softmax(u[j], 1.0)[y]) for j in range(m)) / m
+    if np.argmax(z_bar) == y:
+        loss += eta * sum(divergence(target, softmax(v[j], 1.0)) for j in range(m)) / m
+    return loss
+
+
+def catrs_loss(u, v, y, y_bar, accepted, *, lam):
+    """The M smallest losses over m, and λ·1[M = m]·max_j KL(ȳ ‖ z*_j), of one image.  [Jeong+23]
+
+    u, v: (m, classes), the logits of the noisy image and of it under attacked noise.
+    """
+    m = len(u)
+    losses = sorted(-math.log(softmax(u[j], 1.0)[y]) for j in range(m))
+    loss = sum(losses[:accepted]) / m
+    if accepted == m:
+        loss += lam * max(divergence(y_bar, softmax(v[j], 1.0)) for j in range(m))
+    return loss
+
+
+def sphere_attack(gradient, predict, x, y, eta, *, step_size, steps):
+    """The noise attack of one copy.                                                  [Sun+24]
+
+    gradient: of −log z_y at a point; predict: the class at a point.
+    """
+    length = np.linalg.norm(eta)
+    for _ in range(steps):
+        if predict(x + eta) != y:
+            break
+        g = gradient(x + eta)
+        eta = eta + step_size * g / np.linalg.norm(g)
+        eta = length * eta / np.linalg.norm(eta)
+    return eta
+
+
+def standardised_attack(gradient, x, eta, *, epsilon, steps):
+    """The noise attack of one copy; gradient: of KL(ȳ ‖ z) at a point.            [Jeong+23]"""
+    eta_0 = eta
+    for _ in range(steps):
+        g = gradient(x + eta)
+        eta = eta + 2 * epsilon / steps * g / np.linalg.norm(g)
+        delta = eta - eta_0
+        eta = eta_0 + delta * min(1.0, epsilon / np.linalg.norm(delta))
+        eta = eta_0.mean() + (eta - eta.mean()) / eta.std() * eta_0.std()
+    return eta
+
+
+def sun_odds(p, n):
+    """Φ⁻¹ of the one-sided Clopper–Pearson bound at α = 0.1 of clip(p, ¾, 1).     [Sun+24, code]"""
+    count = int(min(max(p, 0.75), 1.0) * n)
+    return norm.ppf(beta_distribution.ppf(0.1, count, n - count + 1))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from macer.recipes import TrainRecipe
-from macer.schedules import learning_rate, trade_off
+from macer.schedules import attack_share, learning_rate, trade_off
 
 PAPER = TrainRecipe(epochs=440, lr=0.01, lr_decays=(200, 400))
 COSINE = TrainRecipe(epochs=10, lr=0.4, lr_schedule="cosine")
@@ -83,3 +83,12 @@ def test_the_learning_rate_at_known_epochs(recipe, epoch, rate):
 def test_lam_at_known_epochs(schedule, epoch, lam):
     recipe = TrainRecipe(epochs=10, lr_decays=(4, 8), lam=12.0, lam_schedule=schedule, lam_ramp=0.3)
     assert trade_off(recipe, epoch) == pytest.approx(lam, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ramp", "epoch", "share"),
+    [(10, 0, 0.1), (10, 0.99, 0.1), (10, 1, 0.2), (10, 8.5, 0.9), (10, 9, 1.0), (10, 50, 1.0),
+     (1, 0, 1.0), (0, 0, 1.0)],
+)  # fmt: skip
+def test_an_attacks_share_rises_from_epoch_to_epoch(ramp, epoch, share):
+    assert attack_share(TrainRecipe(epsilon_ramp=ramp), epoch) == pytest.approx(share)

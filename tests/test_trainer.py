@@ -7,7 +7,8 @@ import torch
 from torch.special import ndtri
 
 from macer.building import build_model
-from macer.losses import LOSSES, macer_loss
+from macer.losses import LOSSES
+from macer.losses.macer import macer
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal, stream
 from macer.schedules import learning_rate, trade_off
@@ -130,8 +131,9 @@ def test_steps_are_those_of_algorithm_1_by_hand(model, changes):
 @pytest.mark.parametrize("sigma", [0.25, 1.0])
 def test_the_copies_of_an_image_are_it_plus_noise_of_variance_sigma_squared(sigma):
     trainer = trainer_of(tiny_recipe(sigma=sigma, k=64), tiny_split(channels=3))
-    images = torch.rand(16, 3, 8, 8)
-    noise = trainer._noisy_copies(images).view(16, 64, 3, 8, 8) - images[:, None]
+    noise = trainer._noise(16)
+    assert noise.shape == (16, 64, 3, 8, 8)
+    assert noise.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
     spread = 5 * sigma / math.sqrt(noise.numel())
     assert abs(noise.mean().item()) < spread
     assert noise.var().item() == pytest.approx(sigma**2, rel=5 * math.sqrt(2 / noise.numel()))
@@ -144,7 +146,7 @@ def test_an_epoch_takes_each_image_at_most_once_and_each_epoch_another_order(mon
     split = tiny_split(images=50)
     trainer = trainer_of(tiny_recipe(), split)
     seen = []
-    monkeypatch.setattr(trainer, "_take_step", lambda x, _: seen.extend((x * 255).round().long()))
+    monkeypatch.setattr(trainer, "_take_step", lambda x, *_: seen.extend((x * 255).round().long()))
     for _ in range(2):
         for _ in trainer.rest_of_epoch():
             pass
@@ -162,21 +164,21 @@ def test_images_and_labels_stay_together_through_crops_and_flips(monkeypatch):
     monkeypatch.setattr(trainer, "_take_step", lambda *batch: steps.append(batch))
     for _ in trainer.rest_of_epoch():
         pass
-    for images, labels in steps:
+    for images, labels, _ in steps:
         assert torch.equal((images.amax((1, 2, 3)) * 255).round().long(), labels * 10 + 5)
-    assert any((images == 0).any() for images, _ in steps)
+    assert any((images == 0).any() for images, *_ in steps)
 
 
 def bad_loss(step, kind):
     """The objective, but for one step: not finite, or its gradient is not."""
     calls = []
 
-    def loss(logits, labels, **settings):
+    def loss(batch):
         calls.append(None)
-        value = macer_loss(logits, labels, **settings)
+        value = macer(batch)
         if len(calls) - 1 == step:
             if kind == "gradient":
-                logits.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
+                value.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
             else:
                 value = value * kind
         return value
@@ -263,14 +265,116 @@ def test_a_restored_trainer_goes_on_bit_for_bit(changes):
     )
 
 
+def mislabelled_split():
+    """Bands that are easy to tell, but for ten whose labels are wrong."""
+    split = tiny_split(images=64)
+    split.labels[:10] = (split.labels[:10] + 1) % len(CLASSES)
+    return split
+
+
+SUN = tiny_recipe(epochs=12, k=2, lam=0.0, lr_schedule="step", drop_epoch=6, reweight_every=3)
+
+
+def test_dropped_images_are_never_seen_again_and_an_epoch_keeps_its_steps(monkeypatch):
+    split = mislabelled_split()
+    trainer, seen = trainer_of(SUN, split), []
+    take_step = trainer._take_step
+
+    def spy(images, *rest):
+        seen[-1].extend((images * 255).round().long())
+        take_step(images, *rest)
+
+    monkeypatch.setattr(trainer, "_take_step", spy)
+    for epoch in range(12):
+        seen.append([])
+        metrics = train_epoch(trainer)
+        assert trainer.step == 4 * (epoch + 1)
+        assert metrics["dropped_images"] == int((trainer.odds == 0).sum())
+    numbers = [
+        [int((split.images == x.numpy()).all((1, 2, 3)).argmax()) for x in epoch] for epoch in seen
+    ]
+    assert all(sorted(epoch) == list(range(64)) for epoch in numbers[:6])
+    dropped = set((trainer.odds == 0).nonzero().flatten().tolist())
+    assert dropped >= set(range(10))
+    assert len(dropped) < 15
+    for epoch in numbers[6:]:
+        assert len(epoch) == 64
+        assert not dropped & set(epoch)
+        assert len(set(epoch)) < 64 - len(dropped)  # drawn with replacement
+
+
+def test_a_trainer_restored_between_two_weighings_goes_on_bit_for_bit():
+    one = trainer_of(SUN, mislabelled_split())
+    for _ in range(7):
+        train_epoch(one)
+    steps = one.rest_of_epoch()  # of epoch 7; odds are drawn up at 6 and 9
+    next(steps)
+    other = trainer_of(SUN, mislabelled_split())
+    tensors, state = one.state()
+    other.restore({name: t.clone() for name, t in tensors.items()}, state)
+    assert torch.equal(other.odds, one.odds)
+    assert len(set(one.odds.tolist())) > 2
+    for _ in steps:
+        pass
+    assert train_epoch(other) == one.close_epoch()
+    before = one.odds.clone()
+    for _ in range(3):
+        assert train_epoch(other) == train_epoch(one)
+    assert not torch.equal(one.odds, before)
+    averages = {name for name in snapshot(one) if name.startswith("average.")}
+    assert different(one, snapshot(other)) <= averages
+
+
+def test_the_loss_of_a_step_is_the_weighted_sum_over_n(monkeypatch):
+    losses = []
+
+    def recorded(batch):
+        losses.append(macer(batch))
+        return losses[-1]
+
+    monkeypatch.setitem(LOSSES, "macer", recorded)
+    recipe = tiny_recipe(labelled=16, pseudo="first", pseudo_weight=0.25)
+    trainer = trainer_of(recipe, tiny_split())
+    order = stream(recipe.seed, Purpose.ORDER, 0).permutation(64)[:16]
+    next(trainer.rest_of_epoch())
+    weights = np.where(order < 16, 1.0, 0.25)
+    assert 0 < (weights == 1.0).sum() < 16
+    expected = (weights * losses[0].detach().double().numpy()).sum() / 16
+    assert float(trainer.loss_sum) == pytest.approx(expected, rel=1e-6)
+
+
+def test_images_of_weight_0_do_not_move_the_weights(monkeypatch):
+    """Whatever their losses, those without a weight have no gradient."""
+    recipe = tiny_recipe(labelled=16, pseudo="first", pseudo_weight=0.0)
+    plain = trainer_of(recipe, tiny_split())
+    train_epoch(plain)
+    split = tiny_split()
+    split.labels[16:] = (split.labels[16:] + 1) % len(CLASSES)
+    other = trainer_of(recipe, split)
+    train_epoch(other)
+    assert different(plain, snapshot(other)) == set()
+
+
+def test_an_objective_is_given_the_teacher(monkeypatch):
+    seen = []
+    monkeypatch.setitem(LOSSES, "macer", lambda batch: seen.append(batch.teacher) or macer(batch))
+    teacher = torch.nn.Identity()
+    plain = trainer_of(tiny_recipe(), tiny_split())
+    taught = Trainer(plain.recipe, plain.model, tiny_split(), plain.device, teacher=teacher)
+    next(plain.rest_of_epoch()), next(taught.rest_of_epoch())
+    assert seen[0] is None
+    assert seen[1] is teacher
+
+
 def test_training_reduces_the_loss():
     trainer = trainer_of(tiny_recipe(epochs=8), tiny_split(images=128))
     losses = [train_epoch(trainer)["loss"] for _ in range(8)]
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_bf16_trains_too():
-    trainer = trainer_of(tiny_recipe(precision="bf16"), tiny_split())
+@pytest.mark.parametrize("changes", [{}, {"drop_epoch": 1, "drop_below": 0.0}])
+def test_bf16_trains_too(changes):
+    trainer = trainer_of(tiny_recipe(precision="bf16", **changes), tiny_split())
     losses = [train_epoch(trainer)["loss"] for _ in range(3)]
     assert losses[-1] < losses[0]
     assert all(p.dtype == torch.float32 for p in trainer.model.parameters())
@@ -290,8 +394,19 @@ def test_the_metrics_of_an_epoch():
 # refusal
 
 
+def one_number(batch):
+    return macer(batch).mean()
+
+
+def test_an_objective_of_ones_own_that_returns_another_shape_is_refused():
+    trainer = trainer_of(tiny_recipe(loss="test_trainer:one_number"), tiny_split())
+    message = r"loss 'test_trainer:one_number' must return one loss an image, of shape \(16,\), got"
+    with pytest.raises(Mistake, match=message):
+        train_epoch(trainer)
+
+
 def test_an_epoch_without_a_finite_step_is_refused(monkeypatch):
-    monkeypatch.setitem(LOSSES, "macer", lambda u, *_, **__: u.sum() * math.nan)
+    monkeypatch.setitem(LOSSES, "macer", lambda batch: macer(batch) * math.nan)
     trainer = trainer_of(tiny_recipe(), tiny_split())
     with pytest.raises(Mistake, match="loss was not finite in all 4 steps of epoch 1; lower lr"):
         train_epoch(trainer)

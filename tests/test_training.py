@@ -2,6 +2,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import torch
 
 from macer.data import Split
 from macer.files import locked, sha256_of_file
-from macer.losses import LOSSES, macer_loss
+from macer.losses import LOSSES
+from macer.losses.macer import macer
 from macer.mistake import Mistake
-from macer.run import Run, load_model
+from macer.run import Run, load_model, save_model
 from macer.stopping import Stopped
 from macer.trainer import Trainer
 from macer.training import train
@@ -53,11 +55,11 @@ def at_step(number, act):
     """The objective, which does something else first at one step."""
     calls = []
 
-    def loss(*arguments, **settings):
+    def loss(batch):
         calls.append(None)
         if len(calls) - 1 == number:
             act()
-        return macer_loss(*arguments, **settings)
+        return macer(batch)
 
     return loss
 
@@ -71,6 +73,13 @@ def whole(tmp_path_factory):
     """A training that nothing interrupts: its folder, and its model's bytes."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     return folder, trained(folder)
+
+
+@pytest.fixture(scope="module")
+def sun(tmp_path_factory):
+    """The same of a training that drops images and weighs the others."""
+    folder = tmp_path_factory.mktemp("sun") / "run"
+    return folder, trained(folder, SUN)
 
 
 # law
@@ -118,9 +127,9 @@ def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_pat
     trained_on, validated_on = [], []
     take_step = Trainer._take_step
 
-    def spy(trainer, x, labels):
+    def spy(trainer, x, *rest):
         trained_on.extend((x * 255).round().to(torch.uint8).numpy())
-        take_step(trainer, x, labels)
+        take_step(trainer, x, *rest)
 
     def validate(_, held_out, *__, **___):
         validated_on.append(held_out)
@@ -199,6 +208,93 @@ def test_a_network_with_dropout_resumes_bit_for_bit_too(tmp_path, monkeypatch):
             trained(tmp_path / "run", recipe, checkpoint_seconds=0.0)
     torch.manual_seed(1)
     assert trained(tmp_path / "run", recipe, resume=True) == uninterrupted
+
+
+# Odds at the beginning of epochs 2 and 4, in steps 6 and 12.
+SUN = tiny_recipe(**vars(FULL) | {"epochs": 5, "drop_epoch": 2, "reweight_every": 2, "lam": 0.0})
+
+
+@pytest.mark.parametrize("step", [5, 6, 7, 10, 12, 14])
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_a_training_that_drops_and_weighs_images_resumes_bit_for_bit(
+    tmp_path, monkeypatch, step, seconds, sun
+):
+    monkeypatch.setitem(LOSSES, "macer", at_step(step, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", SUN, checkpoint_seconds=seconds)
+    assert trained(tmp_path / "run", SUN, resume=True) == sun[1]
+    assert recorded(tmp_path / "run") == recorded(sun[0])
+
+
+def test_dropping_and_weighing_images_changes_the_weights(tmp_path, sun):
+    assert trained(tmp_path / "run", tiny_recipe(**vars(SUN) | {"drop_epoch": 0})) != sun[1]
+
+
+SEMI = tiny_recipe(epochs=3, labelled=20, pseudo_weight=0.5)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The run of a first model that tells all 64 images apart."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    trained(folder, tiny_recipe(epochs=20, lam=0.0))
+    return folder
+
+
+def with_fields(recipe, **changes):
+    return tiny_recipe(**vars(recipe) | changes)
+
+
+def relabelled(first_image):
+    """The images with other labels from one on."""
+    split = tiny_split()
+    split.labels[first_image:] = (split.labels[first_image:] + 1) % len(CLASSES)
+    return split
+
+
+def test_hidden_labels_never_reach_the_weights(tmp_path, first):
+    recipe = with_fields(SEMI, pseudo=str(first))
+    semi = trained(tmp_path / "a", recipe)
+    assert trained(tmp_path / "b", recipe, relabelled(20)) == semi
+    assert trained(tmp_path / "c", recipe, relabelled(19)) != semi
+
+
+def test_a_first_model_that_knows_all_labels_gives_supervised_training(tmp_path, first):
+    recipe = with_fields(SEMI, pseudo=str(first), pseudo_weight=1.0)
+    supervised = with_fields(SEMI, labelled=0)
+    assert trained(tmp_path / "a", recipe) == trained(tmp_path / "b", supervised)
+
+
+def test_without_a_first_model_training_is_of_the_labelled_images_alone(tmp_path):
+    recipe = tiny_recipe(labelled=32, normalise=True)
+    split = tiny_split()
+    alone = Split(split.images[:32], split.labels[:32])
+    supervised = with_fields(recipe, labelled=0)
+    assert trained(tmp_path / "a", recipe) == trained(tmp_path / "b", supervised, alone)
+
+
+def test_semi_supervised_training_resumes_bit_for_bit(tmp_path, monkeypatch, first):
+    recipe = with_fields(SEMI, pseudo=str(first))
+    uninterrupted = trained(tmp_path / "whole", recipe)
+    with monkeypatch.context() as patch:
+        patch.setitem(LOSSES, "macer", at_step(5, crash))
+        with pytest.raises(Crash):
+            trained(tmp_path / "run", recipe, checkpoint_seconds=0.0)
+    assert trained(tmp_path / "run", recipe, resume=True) == uninterrupted
+
+
+def test_the_teacher_is_the_model_that_the_recipe_names(tmp_path, monkeypatch, first):
+    teachers = []
+    monkeypatch.setitem(
+        LOSSES, "macer", lambda batch: teachers.append(batch.teacher) or macer(batch)
+    )
+    trained(tmp_path / "run", tiny_recipe(epochs=1, teacher=str(first)))
+    expected = load_model(first)[0].state_dict()
+    assert len(teachers) == 4
+    for name, tensor in teachers[0].state_dict().items():
+        assert torch.equal(tensor, expected[name])
+    known = {"teacher": sha256_of_file(first / "model.safetensors")}
+    assert Run(tmp_path / "run").read_manifest()["models_sha256"] == known
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -305,15 +401,31 @@ def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
     assert contents(tmp_path / "run") == before
 
 
+@pytest.mark.parametrize("field", ["teacher", "pseudo"])
+def test_a_run_is_not_resumed_with_another_model_at_its_teachers_path(tmp_path, first, field):
+    path = tmp_path / "teacher.safetensors"
+    shutil.copy(first / "model.safetensors", path)
+    recipe = tiny_recipe(**{field: str(path)}, labelled=20)
+    content = trained(tmp_path / "run", recipe)
+    assert trained(tmp_path / "run", recipe, resume=True) == content
+    model, card = load_model(path)
+    save_model(path, {name: -tensor for name, tensor in model.state_dict().items()}, card)
+    message = f"{field} must be the model that .*run began with; the SHA-256 of .*teacher.* differs"
+    with pytest.raises(Mistake, match=message):
+        trained(tmp_path / "run", recipe, resume=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"loss": "mace"}, "unknown loss 'mace'; choose from macer"),
+        ({"loss": "mace"}, "unknown loss 'mace', did you mean 'macer'?; choose from"),
         (
             {"batch": 50, "held_out": 20},
             "held_out and batch must not exceed the 64 training images together, got 20 and 50",
         ),
         ({"model": "lenett"}, "unknown model 'lenett'"),
+        ({"teacher": "no-run"}, "no run or model at no-run"),
+        ({"labelled": 64}, "labelled must be at least batch, 16, and fewer than the 64 training"),
     ],
 )
 def test_a_recipe_that_cannot_be_followed_is_refused(tmp_path, changes, message):

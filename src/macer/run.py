@@ -78,15 +78,27 @@ class Run:
         write_atomically(self.manifest, (text + "\n").encode())
 
 
-def open_run(folder: Path, recipe: TrainRecipe, data_sha256: str, *, resume: bool) -> Run:
-    """Make a new run, or continue one that was asked for with the same recipe and data."""
+def open_run(
+    folder: Path,
+    recipe: TrainRecipe,
+    data_sha256: str,
+    *,
+    resume: bool,
+    models_sha256: dict[str, str] | None = None,
+) -> Run:
+    """Make a new run, or continue one that was asked for with the same recipe and data.
+
+    Args:
+        models_sha256: of the models that the recipe's fields name, by field.
+    """
+    inputs = {"data_sha256": data_sha256, "models_sha256": models_sha256 or {}}
     run = Run(folder)
     if run.manifest.exists():
         if not resume:
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
-        _check_same(run.read_manifest(), recipe, data_sha256, folder)
+        _check_same(run.read_manifest(), recipe, inputs, folder)
         return run
     if folder.exists() and not _is_new(folder):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
@@ -95,15 +107,15 @@ def open_run(folder: Path, recipe: TrainRecipe, data_sha256: str, *, resume: boo
     with locked(folder):
         if run.manifest.exists():  # another process was faster
             raise Mistake(f"{folder} holds a run already; choose another --out")
-        run.write_manifest(_first_manifest(recipe, data_sha256))
+        run.write_manifest(_first_manifest(recipe, inputs))
     return run
 
 
-def _first_manifest(recipe: TrainRecipe, data_sha256: str) -> dict[str, Any]:
+def _first_manifest(recipe: TrainRecipe, inputs: dict[str, Any]) -> dict[str, Any]:
     return {
         "macer": __version__,
         "recipe": asdict(recipe),
-        "data_sha256": data_sha256,
+        **inputs,
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -124,7 +136,7 @@ def _is_new(folder: Path) -> bool:
 
 
 def _check_same(
-    manifest: dict[str, Any], recipe: TrainRecipe, data_sha256: str, folder: Path
+    manifest: dict[str, Any], recipe: TrainRecipe, inputs: dict[str, Any], folder: Path
 ) -> None:
     asked = json.loads(json.dumps(asdict(recipe)))
     recorded = manifest["recipe"]
@@ -133,8 +145,14 @@ def _check_same(
             raise Mistake(
                 f"{name} must be {recorded.get(name)} to resume {folder}, got {asked[name]}"
             )
-    if manifest["data_sha256"] != data_sha256:
+    if manifest["data_sha256"] != inputs["data_sha256"]:
         raise Mistake(f"the training data must be those {folder} began with; their SHA-256 differs")
+    for name, sha256 in inputs["models_sha256"].items():
+        if manifest.get("models_sha256", {}).get(name) != sha256:
+            raise Mistake(
+                f"{name} must be the model that {folder} began with; the SHA-256 of "
+                f"{asked[name]} differs"
+            )
 
 
 def _commit() -> str | None:
@@ -271,5 +289,8 @@ def _read_model(file: Path) -> tuple[ModelCard, Tensors]:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         card = ModelCard.from_json(metadata["macer"])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise Mistake(f"{file} must be a model file written by macer train: {error}") from error
+        raise Mistake(
+            f"{file} must be a model file written by macer train: {error}; for other weights name "
+            "their network and add --weights FILE"
+        ) from error
     return card, tensors

@@ -1,4 +1,4 @@
-"""The learning rate and λ as functions of the time trained, in epochs."""
+"""The learning rate, λ and an attack's share as functions of the time trained, in epochs."""
 
 import math
 
@@ -28,3 +28,13 @@ def trade_off(recipe: TrainRecipe, epoch: float) -> float:
     if recipe.lam_schedule == "ramp":
         return recipe.lam * min(1.0, epoch / recipe.epochs / recipe.lam_ramp)
     return recipe.lam
+
+
+def attack_share(recipe: TrainRecipe, epoch: float) -> float:
+    """The share of SmoothAdv's ε, or of SmoothMix's η, that counts after `epoch` epochs.
+
+    min(1, (e + 1) / epsilon_ramp) in epoch e = 0, 1, …, the same all through it.   [Salman+19]
+    """
+    if not recipe.epsilon_ramp:
+        return 1.0
+    return min(1.0, (math.floor(epoch) + 1) / recipe.epsilon_ramp)

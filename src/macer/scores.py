@@ -23,7 +23,7 @@ def average_certified_radius(log: CertificateLog) -> float:
 
 def standard_error(log: CertificateLog) -> float:
     """Standard error of ACR as an estimate over images; NaN for a single image."""
-    return _standard_error(log.radius * log.correct)
+    return error_of_mean(log.radius * log.correct)
 
 
 def certified_accuracy(log: CertificateLog, radii: ArrayLike) -> Floats:
@@ -60,7 +60,7 @@ def paired_difference(a: CertificateLog, b: CertificateLog) -> Difference:
             "compare logs of one data set"
         )
     gain = (a.radius * a.correct)[in_a] - (b.radius * b.correct)[in_b]
-    return Difference(float(np.mean(gain)), _standard_error(gain), len(common))
+    return Difference(float(np.mean(gain)), error_of_mean(gain), len(common))
 
 
 def usual_radii(logs: Sequence[CertificateLog]) -> tuple[float, ...]:
@@ -90,6 +90,6 @@ def outcomes(log: CertificateLog) -> dict[str, int]:
     return {"correct": correct, "wrong": wrong, "abstained": abstained}
 
 
-def _standard_error(values: Floats) -> float:
-    # s/√m, where s² = Σ (v − v̄)² / (m − 1)
+def error_of_mean(values: Floats) -> float:
+    """Standard error of a mean over images: s/√m, where s² = Σ (v − v̄)² / (m − 1)."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan

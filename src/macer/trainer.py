@@ -1,18 +1,22 @@
 """One step of Algorithm 1, and the state it acts on."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macer.captured import CapturedStep
 from macer.data import Split, augment
-from macer.losses import LOSSES
+from macer.losses import LOSSES, Batch, find_objective
 from macer.mistake import Mistake
-from macer.noise import Purpose, fill_normal, stream
+from macer.noise import Purpose, fill_normal, key, stream
+from macer.pseudo_labels import loss_weights
 from macer.recipes import TrainRecipe
 from macer.run import Metrics, Tensors
+from macer.sampling import epoch_order, new_odds, odds_are_due
 from macer.schedules import learning_rate, trade_off
 
 
@@ -20,7 +24,13 @@ class Trainer:
     """The state of a training and one step of it; all of it is tensors and one integer."""
 
     def __init__(
-        self, recipe: TrainRecipe, model: nn.Module, split: Split, device: torch.device
+        self,
+        recipe: TrainRecipe,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        *,
+        teacher: nn.Module | None = None,
     ) -> None:
         self.recipe = recipe
         self.device = device
@@ -28,7 +38,13 @@ class Trainer:
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.images = torch.from_numpy(split.images).to(device)
         self.labels = torch.from_numpy(split.labels).to(device)
-        self.optimizer = _optimizer(recipe, model)
+        self.loss_weights = loss_weights(len(split.images), recipe).to(device)
+        self.odds = torch.ones(len(split.images), dtype=torch.float64)
+        self.teacher = teacher
+        self._inputs = _inputs(recipe, device)
+        self.optimizer = _optimizer(recipe, model, self._inputs.lr)
+        self._objective = find_objective(recipe.loss)
+        self._generator = torch.Generator(device)
         self.average = {name: t.clone() for name, t in model.state_dict().items()}
         self.step = 0
         # Unlike the paper: a last batch that is not full is left out, so that every step has one
@@ -37,6 +53,10 @@ class Trainer:
         self.samples = recipe.batch * recipe.k
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        # A user's own objective may look at its tensors from the host, which no graph can.
+        self._run: Callable[[], None] = self._next_step
+        if device.type == "cuda" and recipe.loss in LOSSES:
+            self._run = CapturedStep(self._next_step, [self._generator])
         bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 
@@ -57,22 +77,55 @@ class Trainer:
 
     def rest_of_epoch(self) -> Iterator[None]:
         """Take the steps that are left of this epoch."""
+        if self.at_end_of_epoch and odds_are_due(self.recipe, self.epoch):
+            self._draw_up_odds()
         order, offsets, flips = self._plan(self.epoch)
+        if isinstance(self._run, CapturedStep):
+            self._run.forget()  # objectives may know the epoch
         begin = self.step % self.steps_per_epoch * self.recipe.batch
         end = self.steps_per_epoch * self.recipe.batch
         for start in range(begin, end, self.recipe.batch):
             rows = slice(start, start + self.recipe.batch)
-            images = self.images[order[rows]]
-            if self.recipe.crop or self.recipe.flip:
-                images = augment(images, offsets[rows], flips[rows], padding=self.recipe.crop)
-            self._take_step(images.float() / 255, self.labels[order[rows]])
+            self._prepare(order[rows], offsets[rows], flips[rows])
+            self._run()
             self.step += 1
             yield
+
+    def _prepare(self, rows: Tensor, offsets: Tensor, flips: Tensor) -> None:
+        """Put what distinguishes this step from others where `_next_step` finds it."""
+        recipe, inputs = self.recipe, self._inputs
+        epoch = self.step / self.steps_per_epoch
+        inputs.rows.copy_(rows)
+        inputs.offsets.copy_(offsets)
+        inputs.flips.copy_(flips)
+        inputs.lr.fill_(learning_rate(recipe, epoch))
+        inputs.lam.fill_(trade_off(recipe, epoch))
+        # Early on a shorter memory, or θ̄ would hold on to the initial weights.
+        inputs.decay.fill_(min(recipe.ema, (1 + self.step) / (10 + self.step)))
+        for count, numbers in inputs.uniform.items():
+            numbers.copy_(self._numbers(count))
+        torch.manual_seed(int(stream(recipe.seed, Purpose.NETWORK, self.step).integers(2**63)))
+        self._generator.manual_seed(key(recipe.seed, Purpose.TRAINING, self.step, 0))
+
+    def _next_step(self) -> None:
+        """One step, on the device alone."""
+        rows, recipe = self._inputs.rows, self.recipe
+        images = self.images[rows]
+        if recipe.crop or recipe.flip:
+            images = augment(images, self._inputs.offsets, self._inputs.flips, padding=recipe.crop)
+        self._take_step(images.float() / 255, self.labels[rows], self.loss_weights[rows])
+
+    def _draw_up_odds(self) -> None:
+        """Drop hard images, or see how hard the others have become.              [Sun+24]"""
+        with self.autocast:
+            self.odds = new_odds(
+                self.recipe, self.epoch, self.odds, self.model, self.images, self.labels
+            )
 
     def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         """The epoch's order of images and each one's crop and flip."""
         n, seed = len(self.images), self.recipe.seed
-        order = stream(seed, Purpose.ORDER, epoch).permutation(n)
+        order = epoch_order(self.recipe, epoch, self.odds)
         random = stream(seed, Purpose.AUGMENTATION, epoch)
         offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
         flips = random.random(n) < 0.5 if self.recipe.flip else np.zeros(n, dtype=bool)
@@ -81,38 +134,51 @@ class Trainer:
         )
         return order_, offsets_, flips_
 
-    def _take_step(self, images: Tensor, labels: Tensor) -> None:
+    def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
-        recipe = self.recipe
-        epoch = self.step / self.steps_per_epoch
-        torch.manual_seed(int(stream(recipe.seed, Purpose.NETWORK, self.step).integers(2**63)))
         self.model.train()
         statistics = [buffer.clone() for buffer in self.model.buffers()]
-        with self.autocast:
-            logits = self.model(self._noisy_copies(images))
-        loss = LOSSES[recipe.loss](
-            logits.view(len(images), recipe.k, -1),
-            labels,
-            sigma=recipe.sigma,
-            lam=trade_off(recipe, epoch),
-            gamma=recipe.gamma,
-            beta=recipe.beta,
+        batch = Batch(
+            network=self.model,
+            images=images,
+            labels=labels,
+            noise=self._noise(len(images)),
+            recipe=self.recipe,
+            lam=self._inputs.lam,
+            epoch=self.step / self.steps_per_epoch,
+            uniform=self._uniform,
+            teacher=self.teacher,
         )
+        with self.autocast:
+            loss = (weights * self._objective(batch)).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self._update(loss.detach(), learning_rate(recipe, epoch), statistics)
+        self._update(loss.detach(), statistics)
 
-    def _noisy_copies(self, images: Tensor) -> Tensor:
-        """x_ij = x_i + η_ij with η_ij ~ N(0, σ²I), k of each image.              [line 4]"""
-        pixels = images.permute(0, 2, 3, 1)[:, None]  # channels last, in memory too
-        noise = torch.empty((len(images), self.recipe.k, *pixels.shape[2:]), device=self.device)
-        fill_normal(
-            noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
-        )
-        noisy = noise.mul_(self.recipe.sigma).add_(pixels).flatten(0, 1)
-        return noisy.permute(0, 3, 1, 2)
+    def _noise(self, images: int) -> Tensor:
+        """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
+        channels, height, width = self.images.shape[1:]
+        # Channels last, in memory too.
+        noise = torch.empty((images, self.recipe.k, height, width, channels), device=self.device)
+        if self.device.type == "cpu":
+            fill_normal(
+                noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
+            )
+        else:
+            noise.normal_(generator=self._generator)
+        return noise.mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
 
-    def _update(self, loss: Tensor, lr: float, statistics: list[Tensor]) -> None:
+    def _uniform(self, count: int) -> Tensor:
+        """The step's random numbers in [0, 1) for an objective."""
+        if count not in self._inputs.uniform:
+            self._inputs.uniform[count] = self._numbers(count).to(self.device)
+        return self._inputs.uniform[count]
+
+    def _numbers(self, count: int) -> Tensor:
+        random = stream(self.recipe.seed, Purpose.OBJECTIVE, self.step)
+        return torch.from_numpy(random.random(count, np.float32))
+
+    def _update(self, loss: Tensor, statistics: list[Tensor]) -> None:
         """One step of SGD, or none if the loss or a gradient is not finite.
 
         The choice is made on the device, without waiting for it: the fused optimiser skips a step
@@ -124,8 +190,6 @@ class Trainer:
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
         self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
         self.optimizer.step()
         for buffer, before in zip(self.model.buffers(), statistics, strict=True):
             buffer.copy_(torch.where(bad, before, buffer))
@@ -141,9 +205,7 @@ class Trainer:
         """
         if not self.recipe.ema:
             return
-        # Early on a shorter memory, or θ̄ would hold on to the initial weights.
-        decay = min(self.recipe.ema, (1 + self.step) / (10 + self.step))
-        share = torch.where(bad, 0.0, 1 - decay)
+        share = torch.where(bad, 0.0, 1 - self._inputs.decay)
         for name, value in self.model.state_dict().items():
             if value.is_floating_point():
                 self.average[name].lerp_(value, share.to(value.dtype))
@@ -168,6 +230,8 @@ class Trainer:
             "lam": trade_off(self.recipe, epoch),
             "skipped_steps": skipped,
         }
+        if self.recipe.drop_epoch:
+            metrics["dropped_images"] = int((self.odds == 0).sum())
         self.loss_sum.zero_()
         self.skipped.zero_()
         return metrics
@@ -189,6 +253,7 @@ class Trainer:
         tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
         tensors |= {f"momentum.{name}": t for name, t in self._momentum().items()}
         tensors |= {f"average.{name}": t for name, t in self.average.items() if self.recipe.ema}
+        tensors |= {"odds": self.odds} if self.recipe.drop_epoch else {}
         tensors |= {"loss_sum": self.loss_sum, "skipped": self.skipped}
         return tensors, {"step": self.step}
 
@@ -199,6 +264,7 @@ class Trainer:
             buffer.copy_(tensors[f"momentum.{name}"])
         for name, value in _under("average.", tensors).items():
             self.average[name].copy_(value)
+        self.odds.copy_(tensors.get("odds", self.odds))
         self.loss_sum.copy_(tensors["loss_sum"])
         self.skipped.copy_(tensors["skipped"])
         self.step = state["step"]
@@ -215,10 +281,30 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
-def _optimizer(recipe: TrainRecipe, model: nn.Module) -> torch.optim.SGD:
+@dataclass(frozen=True)
+class Inputs:
+    """What distinguishes one step from another, on the device and always in the same place."""
+
+    rows: Tensor  # (batch,): which images
+    offsets: Tensor  # (batch, 2): where to crop them
+    flips: Tensor  # (batch,)
+    lr: Tensor
+    lam: Tensor
+    decay: Tensor  # of the average
+    uniform: dict[int, Tensor]  # the random numbers of an objective, by their count
+
+
+def _inputs(recipe: TrainRecipe, device: torch.device) -> Inputs:
+    rows = torch.zeros(recipe.batch, dtype=torch.int64, device=device)
+    offsets = torch.zeros((recipe.batch, 2), dtype=torch.int64, device=device)
+    lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
+    return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})
+
+
+def _optimizer(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.SGD:
     optimizer = torch.optim.SGD(
         model.parameters(),
-        lr=recipe.lr,
+        lr=lr,
         momentum=recipe.momentum,
         nesterov=recipe.nesterov,
         weight_decay=recipe.weight_decay,

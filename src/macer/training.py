@@ -10,10 +10,10 @@ import torch
 
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
 from macer.files import locked, remove_leftovers, write_atomically
-from macer.losses import LOSSES
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
 from macer.progress import bar, note
+from macer.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.recipes import TrainRecipe
 from macer.run import (
     Metrics,
@@ -25,6 +25,7 @@ from macer.run import (
     save_model,
 )
 from macer.stopping import Stopped, catching_signals
+from macer.teachers import Teachers, load_teachers
 from macer.trainer import Trainer
 from macer.validation import validate
 
@@ -51,21 +52,47 @@ def train(
         checkpoint_seconds: the least time between two checkpoints.
         watch: called with each epoch's metrics.
     """
-    if recipe.loss not in LOSSES:
-        raise Mistake(f"unknown loss {recipe.loss!r}; choose from {', '.join(LOSSES)}")
     training, held_out = _hold_out(split, recipe)
+    training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
-    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
-    trainer = Trainer(recipe, card.build(), training, torch.device(device))
-    run = open_run(folder, recipe, fingerprint(split), resume=resume)
+    teachers = load_teachers(recipe, card, torch.device(device))
+    trainer = _trainer(recipe, card, training, teachers, torch.device(device))
+    run = open_run(
+        folder,
+        recipe,
+        fingerprint(split),
+        resume=resume,
+        models_sha256={field: teacher.sha256 for field, teacher in teachers.items()},
+    )
     with locked(run.folder):  # before, a temporary file may be a living writer's
         remove_leftovers(run.folder)
         remove_leftovers(run.checkpoints)
+        _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         _loop(trainer, saver, held_out, watch)
         saver.save()
         _finish(run, trainer, card)
     return run.model
+
+
+def _trainer(
+    recipe: TrainRecipe,
+    card: ModelCard,
+    training: Split,
+    teachers: Teachers,
+    device: torch.device,
+) -> Trainer:
+    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
+    teacher = teachers["teacher"].model if "teacher" in teachers else None
+    return Trainer(recipe, card.build(), training, device, teacher=teacher)
+
+
+def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
+    """Label the images that have no labels, if the recipe names a model to do so."""
+    if first := teachers.get("pseudo"):
+        recipe = trainer.recipe
+        note(f"labelling {len(trainer.images) - recipe.labelled} images by {recipe.pseudo}")
+        trainer.labels = with_pseudo_labels(trainer.labels, trainer.images, first.model, recipe)
 
 
 def _loop(

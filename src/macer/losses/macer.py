@@ -5,7 +5,21 @@ import math
 import torch
 from torch import Tensor
 
+from macer.losses.batch import Batch
 from macer.radius import certified_radius
+
+
+def macer(batch: Batch) -> Tensor:
+    """MACER's objective, one loss an image."""
+    recipe = batch.recipe
+    return macer_losses(
+        batch.logits(),
+        batch.labels,
+        sigma=recipe.sigma,
+        lam=batch.lam,
+        gamma=recipe.gamma,
+        beta=recipe.beta,
+    )
 
 
 def macer_loss(
@@ -33,8 +47,21 @@ def macer_loss(
         logits: (images, k, classes), the network's outputs on k noisy copies of each image.
         labels: (images,) int64.
     """
+    return macer_losses(logits, labels, sigma=sigma, lam=lam, gamma=gamma, beta=beta).mean()
+
+
+def macer_losses(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    sigma: float,
+    lam: float | Tensor,
+    gamma: float,
+    beta: float,
+) -> Tensor:
+    """The terms of `macer_loss`, one an image."""
     u = logits if logits.dtype == torch.float64 else logits.float()
-    return (_cross_entropy(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)).mean()
+    return _cross_entropy(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)
 
 
 def _cross_entropy(u: Tensor, labels: Tensor) -> Tensor:

@@ -1,0 +1,216 @@
+"""Recipes against each other: the same seeds, the same test images, paired differences."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from macer.certification import check_settings
+from macer.certifying import certify_data_set, chosen_images
+from macer.data import Split, classes_of, load
+from macer.logs import CertificateLog, describe_images, read_log, select
+from macer.mistake import Mistake
+from macer.progress import note
+from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.run import Run, load_model
+from macer.scores import Floats, average_certified_radius, error_of_mean
+from macer.tables import images_text, setting, thousands, with_error
+from macer.targets import find_target
+from macer.teachers import FIELDS as TEACHERS
+from macer.teachers import load_teachers
+from macer.trainer import Trainer
+from macer.training import train
+
+# Images of the little training in which forward passes are counted.
+COUNTED_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of one recipe over all seeds."""
+
+    name: str
+    recipe: TrainRecipe
+    logs: tuple[CertificateLog, ...]  # one a seed, of the same images
+    passes: float  # forward passes for each image in an epoch
+    seconds: float  # of an epoch
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The test images that every model is certified on, and how."""
+
+    split: Split
+    start: int
+    stop: int | None
+    skip: int
+    settings: CertifyRecipe
+
+
+def compare(
+    recipes: Mapping[str, TrainRecipe],
+    out: Path,
+    *,
+    seeds: int,
+    settings: CertifyRecipe,
+    data: Path | None,
+    start: int,
+    stop: int | None,
+    skip: int,
+    device: torch.device,
+) -> list[Entry]:
+    """Train each recipe with seeds 0, 1 …, certify each model, and return one entry a recipe.
+
+    A run is OUT/NAME/seed-S. What is finished there is not done again, what is not goes on.
+
+    Args:
+        recipes: by the names of their runs, of one data set.
+    """
+    if seeds < 1:
+        raise Mistake(f"seeds must be at least 1, got {seeds}")
+    if out.exists() and not out.is_dir():
+        raise Mistake(f"out must be a folder, got the file {out}")
+    dataset = _common_dataset(recipes)
+    for recipe in recipes.values():
+        check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
+    exam = Examination(load(dataset, "test", data), start, stop, skip, settings)
+    chosen_images(len(exam.split.images), start, stop, skip)  # refuses before hours of training
+    training, classes = load(dataset, "train", data), classes_of(dataset, data)
+    entries = {}
+    for name in _teachers_first(recipes):
+        asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
+        folders = [out / name / f"seed-{seed}" for seed in range(seeds)]
+        for recipe, folder in zip(asked, folders, strict=True):
+            note(f"{name}, seed {recipe.seed}")
+            train(recipe, training, classes, folder, device=device, resume=True)
+        entries[name] = Entry(
+            name,
+            recipes[name],
+            tuple(_certified(folder, dataset, exam, device) for folder in folders),
+            count_passes(asked[0], training, folders[0]),
+            float(np.median([_seconds(recipes[name], folder) for folder in folders])),
+        )
+    return [entries[name] for name in recipes]
+
+
+def _common_dataset(recipes: Mapping[str, TrainRecipe]) -> str:
+    datasets = sorted({recipe.dataset for recipe in recipes.values()})
+    if len(datasets) != 1:
+        raise Mistake(f"recipes must be of one data set, got {', '.join(datasets) or 'no recipe'}")
+    return datasets[0]
+
+
+def _teachers_first(recipes: Mapping[str, TrainRecipe]) -> list[str]:
+    """The names of the recipes, those that learn from another one after the others."""
+    return sorted(recipes, key=lambda name: bool(_teachers_here(recipes[name], recipes)))
+
+
+def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
+    """The fields that name a run of this comparison, as runs/NAME."""
+    paths = {field: Path(getattr(recipe, field)) for field in TEACHERS}
+    return {
+        field: path.name
+        for field, path in paths.items()
+        if path.parent == Path("runs") and path.name in recipes
+    }
+
+
+def _of_seed(
+    recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe], seed: int, out: Path
+) -> TrainRecipe:
+    """The recipe with its seed; its teachers among the recipes are their runs of the same seed."""
+    here = _teachers_here(recipe, recipes)
+    teachers: dict[str, Any] = {
+        field: str(out / name / f"seed-{seed}") for field, name in here.items()
+    }
+    return replace(recipe, seed=seed, **teachers)
+
+
+def _certified(
+    folder: Path, dataset: str, exam: Examination, device: torch.device
+) -> CertificateLog:
+    classes = len(load_model(folder)[1].classes)
+    target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
+    indices = chosen_images(len(exam.split.images), exam.start, exam.stop, exam.skip)
+    certify_data_set(target, exam.split, dataset, indices, exam.settings, folder, device=device)
+    return select(read_log(folder), exam.start, exam.stop, exam.skip)
+
+
+def count_passes(recipe: TrainRecipe, training: Split, run: Path) -> float:
+    """Images that the network and its teacher see for each image in an epoch.
+
+    They are counted, in a little training from the run's weights: every epoch has one step of a
+    few images. Nothing is dropped from so few. It is done on the CPU, since a GPU may replay steps
+    without calling the network.
+    """
+    device = torch.device("cpu")
+    few = Split(training.images[:COUNTED_IMAGES], training.labels[:COUNTED_IMAGES])
+    model, card = load_model(run)
+    teachers = load_teachers(recipe, card, device)
+    teacher = teachers["teacher"].model if "teacher" in teachers else None
+    recipe = replace(recipe, batch=len(few.images), labelled=0, pseudo="", drop_below=0.0)
+    trainer = Trainer(recipe, model, few, device, teacher=teacher)
+    seen = []
+    for network in filter(None, (trainer.model, teacher)):
+        network.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    while trainer.epoch < recipe.epochs:
+        for _ in trainer.rest_of_epoch():
+            pass
+    return sum(seen) / len(few.images) / recipe.epochs
+
+
+def _seconds(recipe: TrainRecipe, run: Path) -> float:
+    """Seconds of the run's median epoch."""
+    lines = [json.loads(line) for line in Run(run).metrics.read_text("utf-8").splitlines()]
+    samples = lines[0]["step"] / lines[0]["epoch"] * recipe.batch * recipe.k
+    return float(np.median([samples / line["samples_per_second"] for line in lines]))
+
+
+def contributions(entry: Entry) -> Floats:
+    """What each image adds to ACR, radius · 1[predict = label], averaged over the seeds."""
+    return np.asarray(np.mean([log.radius * log.correct for log in entry.logs], axis=0))
+
+
+def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """The comparison's header and rows as text."""
+    first = entries[0]
+    header = ["recipe", "σ", "ACR", "ACR − first's", "seeds' ACRs", "passes", "time"]
+    rows = []
+    for entry in entries:
+        values, gain = contributions(entry), contributions(entry) - contributions(first)
+        acrs = [average_certified_radius(log) for log in entry.logs]
+        rows.append(
+            [
+                entry.name,
+                setting(entry.recipe.sigma),
+                with_error(float(values.mean()), error_of_mean(values)),
+                "" if entry is first else _signed(float(gain.mean()), error_of_mean(gain)),
+                f"{min(acrs):.3f}…{max(acrs):.3f}",
+                f"{entry.passes:.1f}",
+                f"{entry.seconds / first.seconds:.1f}",
+            ]
+        )
+    return header, rows
+
+
+def notes(entries: Sequence[Entry]) -> list[str]:
+    """What to know when reading the table."""
+    log = entries[0].logs[0]
+    which = images_text(len(log.idx), describe_images(log))
+    seeds = len(entries[0].logs)
+    return [
+        f"Test images {which}, n = {thousands(log.n)}, α = {setting(log.alpha)}, "
+        f"{seeds} seed{'s' * (seeds > 1)}.",
+        "± is one standard error over the images, each image's radius averaged over the seeds; "
+        "differences are paired.",
+        "passes: images that the network sees for each image in an epoch; "
+        "time: of an epoch, the first recipe's being 1.",
+    ]
+
+
+def _signed(value: float, error: float) -> str:
+    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
