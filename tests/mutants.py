@@ -76,14 +76,14 @@ MUTANTS = {
     ),
     "selection samples reused": Mutant(
         "certification.py",
-        "sample(n, Purpose.ESTIMATION, chosen)",
-        "sample(n, Purpose.SELECTION, chosen)",
+        "sampler.draw(n, Purpose.ESTIMATION, chosen)",
+        "sampler.draw(n, Purpose.SELECTION, chosen)",
         "test_certification.py",
     ),
     "class selected on the estimation samples": Mutant(
         "certification.py",
-        "selected = _selected(counts0, bound)",
-        "selected = _selected(counts, bound)",
+        "selected = selected_classes(counts0, bound)",
+        "selected = selected_classes(counts, bound)",
         "test_certification.py",
     ),
     "one-sided test in PREDICT": Mutant(
@@ -176,9 +176,9 @@ MUTANTS = {
     ),
     "damaged records read": Mutant(
         "journal.py",
-        "        if content is None:\n            dropped += 1",
-        "        if content is None:\n            content = json.loads(line.partition(' ')[2])\n"
-        "        if content is None:\n            dropped += 1",
+        "        if content is None:\n            dropped +=",
+        "        if content is None:\n            content = json.loads(line.partition(b' ')[2])\n"
+        "        if content is None:\n            dropped +=",
         "test_journal.py",
     ),
     "another header accepted": Mutant(
@@ -219,6 +219,60 @@ MUTANTS = {
         "begin = self.step % self.steps_per_epoch * self.recipe.batch",
         "begin = 0",
         "test_training.py",
+    ),
+    "peeking": Mutant(
+        "sequential.py",
+        "robust = (count >= needed) |",
+        "robust = (clopper_pearson_lower(count, n, alpha) > p0) |",
+        "test_sequential.py",
+    ),
+    "all of alpha spent twice": Mutant(
+        "sequential.py",
+        "needed = _needed(p0, alpha * (1 - _SHARE), n_max)\n    robust = (count >= needed) | "
+        "(log_wealth(count, n, p0) >= -math.log(alpha * _SHARE))",
+        "needed = _needed(p0, 2 * alpha, n_max)\n    robust = (count >= needed) | "
+        "(log_wealth(count, n, p0) >= -math.log(2 * alpha))",
+        "test_sequential.py",
+    ),
+    "a radius's threshold rounded down": Mutant(
+        "sequential.py",
+        "else math.nextafter(p0, 1.0)",
+        "else math.nextafter(p0, 0.0)",
+        "test_sequential.py",
+    ),
+    "the same samples at every look": Mutant(
+        "fixed_radius.py",
+        "still_open, drawn=before)",
+        "still_open, drawn=0)",
+        "test_fixed_radius.py",
+    ),
+    "ragged batch": Mutant(
+        "smoothing.py",
+        "_sums(model(batch), decided, chunks, betas)",
+        "_sums(torch.nn.functional.pad(model(batch[: chunks[-1].rows]), "
+        "(0, 0, 0, len(batch) - chunks[-1].rows)), decided, chunks, betas)",
+        "test_certification.py",
+    ),
+    "the wrong soft moments": Mutant(
+        "certification.py",
+        "column = self.betas.index(beta)",
+        "column = 0",
+        "test_certification.py",
+    ),
+    "labels in another precision than the certificates'": Mutant(
+        "prediction.py",
+        'if header["precision"] != precision:',
+        "if False:",
+        "test_prediction.py",
+    ),
+    "samples that no look has": Mutant(
+        "verification.py",
+        "if drawn not in _sample_sizes(contents.header):",
+        "if False:",
+        "test_certifying.py",
+    ),
+    "a checkpoint that runs code": Mutant(
+        "weights.py", "weights_only=True", "weights_only=False", "test_weights.py"
     ),
     "audit without arithmetic": Mutant(
         "verification.py",

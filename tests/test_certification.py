@@ -10,11 +10,12 @@ import reference
 from macer.certification import (
     ABSTAIN,
     BOUNDS,
-    Smooth,
+    Kind,
     as_images,
     certify,
     certify_bernstein,
     certify_hoeffding,
+    certify_kinds,
     check_settings,
     conclude,
     predict,
@@ -22,6 +23,7 @@ from macer.certification import (
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
 from macer.noisy import CHUNK
+from macer.smooth import Smooth
 from macer.smoothing import SOFT_UNIT, Tally, sample_under_noise
 
 SHAPE = (1, 4, 4)
@@ -285,6 +287,30 @@ def test_the_model_is_evaluated_in_eval_mode_and_left_as_it_was():
     certify(model, random_images(1), sigma=0.5, n=50)
     assert not any(modes)
     assert [part.training for part in model] == [True, True, False]
+
+
+def test_kinds_from_one_pass_are_those_that_each_gives_alone():
+    model = small_network(classes=4)
+    images, labels = random_images(6), [0, 1, 2, 3, 0, 1]
+    kinds = [Kind(), Kind("bernstein", 2.0), Kind("hoeffding", 0.5), Kind("bernstein", 0.5)]
+    for some_labels in (None, labels):
+        settings = {"sigma": 0.5, "n0": 30, "n": 250, "labels": some_labels}
+        together = certify_kinds(model, images, kinds, **settings)
+        for kind, certificates in zip(kinds, together, strict=True):
+            alone = certify(model, images, bound=kind.bound, beta=kind.beta, **settings)
+            assert certificates == alone
+    assert certify_kinds(model, images[:0], kinds, sigma=0.5) == [[], [], [], []]
+
+
+def test_samples_in_parts_are_those_of_one_draw():
+    model = small_network(classes=4)
+    images = random_images(3)
+    names = {"sigma": 0.5, "seed": 3, "purpose": Purpose.ESTIMATION, "indices": [4, 0, 9]}
+    whole = sample_under_noise(model, images, 750, betas=[1.0, 4.0], **names)
+    first = sample_under_noise(model, images, 300, betas=[1.0, 4.0], **names)
+    rest = sample_under_noise(model, images, 450, betas=[1.0, 4.0], drawn=300, **names)
+    for total, *parts in zip(whole, first, rest, strict=True):
+        assert torch.equal(total, sum(parts))
 
 
 def test_samples_have_the_variance_asked_for():

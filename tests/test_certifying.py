@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,13 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
 from macer.certification import certify
-from macer.certifying import certify_data_set, chosen_images, find_target, weights_digest
+from macer.certifying import certify_data_set, chosen_images
 from macer.cli import main
 from macer.data import load
-from macer.journal import read_journal
+from macer.journal import open_journal, read_journal, write_table
 from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe
+from macer.targets import find_target, weights_digest
 
 SETTINGS = ["--sigma", "0.5", "--dataset", "mnist-sample", "--n0", "40", "--n", "300"]
 
@@ -36,6 +38,12 @@ def net(num_classes):
     flat = nn.Linear(784, num_classes)
     flat.weight.data *= 3
     return nn.Sequential(nn.Flatten(), flat, Slow())
+
+def bright(num_classes):
+    flat = nn.Linear(784, num_classes)
+    flat.weight.data.zero_()[1] = 1.0
+    flat.bias.data.fill_(-1e6)[:2] = torch.tensor([0.0, -0.14 * 784])
+    return nn.Sequential(nn.Flatten(), flat)
 """
 
 
@@ -47,9 +55,9 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("nets.py").write_text(MODULE)
 
 
-def certified(out: str, *arguments: str) -> list[list[str]]:
+def certified(out: str, *arguments: str, net: str = "nets:net") -> list[list[str]]:
     """The table of certificates without their times, after certifying some more."""
-    assert main(["certify", "nets:net", "--out", out, *SETTINGS, *arguments]) == 0
+    assert main(["certify", net, "--out", out, *SETTINGS, *arguments]) == 0
     return table(Path(out))
 
 
@@ -97,6 +105,51 @@ def test_a_family_shares_alpha_among_its_images() -> None:
     [alone] = {row[header.index("alpha")] for row in table(Path("family"))[1:]}
     assert float(alone) == 0.02 / 20
     assert certified("each", "--stop", "20", "--alpha", "0.001") == table(Path("family"))
+
+
+def test_soft_certificates_come_from_the_samples_of_the_hard_ones() -> None:
+    hard = certified("hard", "--stop", "12")
+    both = certified("both", "--stop", "12", "--soft-betas", "0.5", "8")
+    assert both == hard
+    for beta in ("0.5", "8"):
+        alone = certified(f"soft{beta}", "--stop", "12", "--bound", "bernstein", "--beta", beta)
+        assert table(Path(f"both/bernstein-{beta}")) == alone
+    command = ["verify", "both/bernstein-8", "--target", "nets:net", "--resample", "3"]
+    assert main(command) == 0
+    assert certified("both", "--stop", "14", "--soft-betas", "0.5") == certified(
+        "hard", "--stop", "14"
+    )
+    certified("both", "--stop", "14", "--soft-betas", "0.5", "8")
+    assert len(table(Path("both/bernstein-8"))) == 15
+
+
+def test_a_radius_is_certified_by_the_command_and_audited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = certified("one", "--stop", "30", "--radius", "0.2", net="nets:bright")
+    line = capsys.readouterr().out
+    robust = sum(row[2] != "-1" for row in rows[1:])
+    assert line.startswith(f"radius 0.2: {robust} of 30 images are robust, ")
+    assert 0 < robust < 30 and {row[3] for row in rows[1:]} == {"0.0", "0.200000"}
+    drawn = rows[0].index("drawn")
+    assert len({row[drawn] for row in rows[1:]}) > 1
+    pieces = ("--radius", "0.2")
+    certified("pieces", "--start", "17", "--stop", "30", *pieces, net="nets:bright")
+    assert certified("pieces", "--stop", "30", *pieces, net="nets:bright") == rows
+    assert main(["verify", "one", "--target", "nets:bright", "--resample", "30"]) == 0
+
+
+def test_an_audit_notices_samples_that_no_look_has(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("one", "--stop", "3", "--radius", "0.05")
+    contents = read_journal(Path("one/certificates.journal"))
+    record = contents.records[0]
+    changed = replace(record, certificate=replace(record.certificate, drawn=150))
+    header = contents.header
+    with open_journal(Path("two/certificates.journal"), header) as journal:
+        journal.append([changed])
+    write_table(read_journal(Path("two/certificates.journal")), Path("two/certificates.tsv"))
+    assert main(["verify", "two", "--target", "nets:net"]) == 1
+    assert "image 0: 150 samples, of n = 300" in capsys.readouterr().err
 
 
 def test_images_certified_already_are_counted_and_kept(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,8 @@ def test_python_m_macer_is_the_command() -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("demo", "train", "certify", "predict", "report", "recipes", "data", "bench"):
+    names = ("demo", "train", "certify", "predict", "report", "compare", "recipes", "data", "bench")
+    for name in names:
         assert name in list(app)
         assert main([name, "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: macer {name}")
@@ -181,7 +182,7 @@ def test_recipes_are_listed_with_their_whole_names(capsys: pytest.CaptureFixture
     listed = [line.split()[0] for line in lines if line.strip()]
     assert [name for name in listed if name in recipe_names()] == recipe_names()
     [line] = [line for line in lines if line.split()[:1] == ["paper/cifar10-0.50-150-epochs"]]
-    assert line.split()[1:] == ["cifar10", "resnet110", "0.5", "16", "4.0", "150"]
+    assert line.split()[1:] == ["macer", "resnet110", "0.5", "16", "4.0", "150"]
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])
@@ -331,8 +332,8 @@ MISTAKES = [
     ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
     # train
     ("train", 'Command "train" parameter --recipe requires an argument.'),
-    ("train demmo", "unknown recipe 'demmo'; choose from demo, demo-gaussian, paper/cifar10-0.25,"),
-    ("train .", "unknown recipe '.'; choose from "),
+    ("train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them, "),
+    ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
     ("train broken.toml", "recipe broken.toml must be a TOML file: "),
     ("train digit.png", "recipe digit.png must be a TOML file in UTF-8: "),
@@ -367,6 +368,20 @@ MISTAKES = [
     ("train demo --lam-ramp 0", "lam_ramp must be in (0, 1], got 0.0\n"),
     ("train demo --gamma 0", "gamma must be > 0, got 0.0\n"),
     ("train demo --beta -1", "beta must be > 0, got -1.0\n"),
+    ("train demo --eta -1", "eta must be at least 0, got -1.0\n"),
+    ("train demo --consistency -1", "consistency must be at least 0, got -1.0\n"),
+    ("train demo --attack fgsm", 'Invalid value "fgsm" for --attack. Choose from: "pgd", "ddn".'),
+    ("train demo --epsilon -1", "epsilon must be at least 0, got -1.0\n"),
+    ("train demo --epsilon-ramp -1", "epsilon_ramp must be at least 0, got -1\n"),
+    ("train demo --steps -1", "steps must be at least 0, got -1\n"),
+    ("train demo --step-size -1", "step_size must be at least 0, got -1.0\n"),
+    ("train demo --drop-epoch -1", "drop_epoch must be at least 0, got -1\n"),
+    ("train demo --drop-below 2", "drop_below must be in [0, 1], got 2.0\n"),
+    ("train demo --reweight-every 0", "reweight_every must be at least 1, got 0\n"),
+    ("train demo --teacher runn", "no run or model at runn; name a run folder or a model file\n"),
+    ("train demo --labelled 10000", "labelled must be at least batch, 64, and fewer than the "),
+    ("train demo --pseudo runn", "labelled must be > 0 with pseudo, got 0\n"),
+    ("train demo --pseudo-weight -1", "pseudo_weight must be at least 0, got -1.0\n"),
     ("train demo --epochs 0", "epochs must be at least 1, got 0\n"),
     ("train demo --batch 0", "batch must be at least 1, got 0\n"),
     ("train demo --batch 10001", "held_out and batch must not exceed the 10000 training images "),
@@ -430,6 +445,46 @@ MISTAKES = [
         "certify torch.nn:Flatten --out new --dataset mnist-sample --sigma 1",
         "model 'torch.nn:Flatten' must return logits of shape (2, 10) for 2 images, got (2, 784)",
     ),
+    ("certify lenet", "weights must be given to certify lenet; add --weights FILE\n"),
+    ("certify lenet --weights digit.png", "out must be given to certify lenet; add --out FOLDER\n"),
+    (
+        "certify lenet --weights digit.png --out new",
+        "dataset must be given to certify lenet; add --dataset NAME\n",
+    ),
+    (
+        "certify lenet --weights digit.png --out new --dataset mnist-sample",
+        "sigma must be given to certify lenet; add --sigma\n",
+    ),
+    (
+        "certify lenet --weights digit.png --out new --dataset mnist-sample --sigma 1",
+        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+    ),
+    (
+        "certify lenet --weights large --out new --dataset mnist-sample --sigma 1",
+        "no weights at large: expected a file of torch.save or of safetensors\n",
+    ),
+    (
+        "certify lenett --weights digit.png --out new --dataset mnist-sample --sigma 1",
+        "unknown model 'lenett', did you mean 'lenet'?; choose from lenet, ",
+    ),
+    (
+        "certify resnet20 --weights run/model.safetensors --out new --dataset mnist-sample "
+        "--sigma 1",
+        "run/model.safetensors must hold the weights of resnet20: it lacks bn1.weight, ",
+    ),
+    (
+        "certify lenet --weights run/model.safetensors --normalise none --out new --sigma 1 "
+        "--dataset mnist-sample",
+        "normalise must be left out, since run/model.safetensors holds its own, got none\n",
+    ),
+    (
+        "certify run --weights digit.png",
+        "weights must be left out for run, which has its own, got digit.png\n",
+    ),
+    (
+        "certify run --normalise none",
+        "normalise must be left out for run, which has its own, got none\n",
+    ),
     ("certify run --n0 0", "n0 must be at least 1, got 0\n"),
     ("certify run --n0 1.5", f"Invalid value for --n0: {WHOLE} 1.5\n"),
     (
@@ -444,6 +499,16 @@ MISTAKES = [
     ("certify run --alpha nan", "alpha must be between 0 and 1, got nan\n"),
     ("certify run --bound exact", 'Invalid value "exact" for --bound. Choose from: '),
     ("certify run --beta 0", "beta must be > 0, got 0.0\n"),
+    ("certify run --radius -1", "radius must be a number ≥ 0, got -1.0\n"),
+    ("certify run --radius 9", "radius must be below "),
+    ("certify run --radius 0.1 --bound hoeffding", "bound must be clopper-pearson with a radius, "),
+    ("certify run --soft-betas 1 1 --out new", "soft_betas must differ, got [1.0, 1.0]\n"),
+    ("certify run --soft-betas 0 --out new", "beta must be > 0, got 0.0\n"),
+    (
+        "certify run --radius 0.1 --soft-betas 2 --out new",
+        "soft_betas must be left out with a radius, got [2.0]\n",
+    ),
+    ("certify run --precision half", 'Invalid value "half" for --precision. Choose from: '),
     ("certify run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("certify run --sigma 0.25", "sigma must be 0.5, which run was trained with, got 0.25\n"),
     ("certify run --sigma much", 'Invalid value for --sigma: unable to convert "much"'),
@@ -484,10 +549,31 @@ MISTAKES = [
     ("certify run --family yes", "Unused Tokens: ['yes']."),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
+    ("verify run --weights digit.png", "target must be given with weights; add --target NAME\n"),
+    ("verify run --normalise none", "target must be given with normalise; add --target NAME\n"),
+    (
+        "verify run --target lenet --weights digit.png",
+        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+    ),
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),
     ("verify run --resample 1.5", "Invalid value for --resample: must be a whole number, got 1.5"),
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
+    ("attack runn", "no certificates in runn: expected runn/certificates.journal\n"),
+    ("attack run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
+    ("attack run --weights w.pt", "target must be given with weights; add --target NAME\n"),
+    ("attack run --normalise none", "target must be given with normalise; add --target NAME\n"),
+    ("attack run --images 0", "images must be at least 1, got 0\n"),
+    ("attack run --scale 0", "scale must be > 0, got 0.0\n"),
+    ("attack run --scale inf", "scale must be > 0, got inf\n"),
+    ("attack run --restarts 0", "restarts must be at least 1, got 0\n"),
+    ("attack run --steps 0", "steps must be at least 1, got 0\n"),
+    ("attack run --steps 1.5", f"Invalid value for --steps: {WHOLE} 1.5\n"),
+    ("attack run --m 0", "m must be at least 1, got 0\n"),
+    ("attack run --n 20", "n must be at least 21 to confirm anything at level 1e-06, got 20\n"),
+    ("attack run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
+    ("attack run --data nowhere", "no files of 'mnist' in nowhere: expected "),
+    ("attack run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("predict runn digit.png", "no run or model at runn; name a run folder or a model file\n"),
     ("predict run digitt.png", "no image at digitt.png: expected a PNG or JPEG file\n"),
     ("predict run large", "no image at large: expected a PNG or JPEG file\n"),
@@ -502,6 +588,10 @@ MISTAKES = [
     ("predict run digit.png --n 4.5", f"Invalid value for --n: {WHOLE} 4.5\n"),
     ("predict run digit.png --n0 0", "n0 must be at least 1, got 0\n"),
     ("predict run digit.png --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    (
+        "predict run digit.png --precision bf16",
+        "precision must be fp32, that of the certificates in run, got bf16; add --precision fp32\n",
+    ),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # report
@@ -524,6 +614,27 @@ MISTAKES = [
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
     ("report run --html large", "path must be a file to write, got the folder large\n"),
+    # compare
+    ("compare demo", 'Command "compare" parameter --out requires an argument.'),
+    ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
+    ("compare typo.toml --out new", "recipe typo.toml has an unknown field 'sigmma', did you "),
+    ("compare demo word.toml --out new", "Invalid value for [sigma] from word.toml: unable to "),
+    (
+        "compare demo paper/mnist-0.25 --out new",
+        "recipes must be of one data set, got mnist, mnist-sample\n",
+    ),
+    ("compare demo demo --out new", "recipes must have different names, got demo, demo\n"),
+    ("compare demo --out digit.png", "out must be a folder, got the file digit.png\n"),
+    ("compare paper/mnist-0.25 --out new --data nowhere", "no files of 'mnist' in nowhere: "),
+    ("compare demo --out new --seeds 0", "seeds must be at least 1, got 0\n"),
+    ("compare demo --out new --seeds 1.5", f"Invalid value for --seeds: {WHOLE} 1.5\n"),
+    ("compare demo --out new --n0 0", "n0 must be at least 1, got 0\n"),
+    ("compare demo --out new --n 9", "n must be at least 10 to certify anything at alpha 0.001 "),
+    ("compare demo --out new --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("compare demo --out new --start -1", "start must be at least 0, got -1\n"),
+    ("compare demo --out new --stop 2001", "stop must be at most the number of test images, "),
+    ("compare demo --out new --skip 0", "skip must be at least 1, got 0\n"),
+    ("compare demo --out new --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # demo, recipes, data, bench
     ("demo --out run", "run exists already; choose another --out or remove it\n"),
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
@@ -536,6 +647,7 @@ MISTAKES = [
     ("bench --images 0", "images must be in 1…2000, got 0\n"),
     ("bench --n 9", "n must be at least 10 to certify anything at alpha 0.001 "),
     ("bench --train-images 63", "train_images must be in 64…10000, got 63\n"),
+    ("bench --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("bench --images 1.5", f"Invalid value for --images: {WHOLE} 1.5\n"),
 ]
 
@@ -561,7 +673,8 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
             continue
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
-        flags -= {"--fields", "--settings", "--recipe", "--target", "RUN", "IMAGES", "LOGS"}
+        flags -= {"--fields", "--settings", "--recipe", "--target"}
+        flags -= {"RUN", "IMAGES", "LOGS", "RECIPES"}
         assert flags or name == "recipes"
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

@@ -12,7 +12,7 @@ from macer.cli import main
 from macer.data import Split, classes_of, load
 from macer.prediction import predict_files
 from macer.recipes import TrainRecipe
-from macer.run import load_model
+from macer.run import Run, load_model, save_model
 from macer.training import train
 
 TEST = load("mnist-sample", "test")
@@ -122,6 +122,28 @@ def test_a_colour_image_is_read_as_grey_for_a_grey_model(
 
 def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> None:
     paths = [Path(digits[0]), Path("absent.png")]
-    lines = predict_files(run, paths, n0=10, n=100, alpha=0.001, seed=0, device=torch.device("cpu"))
+    lines = predict_files(
+        run, paths, n0=10, n=100, alpha=0.001, seed=0, precision="fp32", device=torch.device("cpu")
+    )
     with pytest.raises(ValueError, match=r"no image at absent.png: expected a PNG or JPEG file"):
         next(lines)
+
+
+def test_a_run_with_certificates_speaks_in_their_precision_and_with_their_weights_only(
+    run: Path, digits: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certified = tmp_path / "certified"
+    shutil.copytree(run, certified)
+    settings = ["--n0", "20", "--n", "100", "--stop", "2", "--device", "cpu"]
+    assert main(["certify", str(certified), *settings]) == 0
+    assert predicted(capsys, certified, *digits) == predicted(capsys, run, *digits)
+    command = ["predict", str(certified), digits[0], "--device", "cpu"]
+    assert main([*command, "--precision", "bf16"]) == 2
+    assert capsys.readouterr().err.startswith("macer: precision must be fp32, that of the cert")
+    weights, card = load_model(run)
+    weights[1].fc2.bias.data[0] += 1
+    sha256 = save_model(certified / "model.safetensors", weights.state_dict(), card)
+    other = Run(certified)
+    other.write_manifest(other.read_manifest() | {"weights_sha256": sha256})
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith("macer: weights must be those of the certificates in")

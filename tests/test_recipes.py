@@ -30,6 +30,31 @@ ROWS = {
 }
 
 
+SIGMAS = (0.25, 0.5, 1.0)
+
+# Published settings of the other methods, for each σ.
+# [Li+19; Salman+19; Jeong+20; Jeong+21; Jeong+23; Sun+24]
+METHODS = {
+    "gaussian/mnist": {"k": (1, 1, 1), "lam": (0.0, 0.0, 0.0)},
+    "gaussian/cifar10": {"k": (1, 1, 1), "lam": (0.0, 0.0, 0.0)},
+    "stability/mnist": {"k": (1, 1, 1), "lam": (2.0, 2.0, 2.0)},
+    "stability/cifar10": {"k": (1, 1, 1), "lam": (2.0, 2.0, 1.0)},
+    "consistency/mnist": {"k": (2, 2, 2), "lam": (10.0, 5.0, 5.0), "eta": (0.5, 0.5, 0.5)},
+    "consistency/cifar10": {"k": (2, 2, 2), "lam": (20.0, 10.0, 10.0), "eta": (0.5, 0.5, 0.5)},
+    "smoothadv/mnist": {"k": (4, 4, 4), "epsilon": (1.0, 1.0, 1.0), "steps": (10, 10, 10)},
+    "smoothadv/cifar10": {"k": (8, 2, 2), "epsilon": (1.0, 2.0, 2.0), "steps": (10, 10, 10)},
+    "smoothmix/mnist": {"k": (4, 4, 4), "step_size": (1.0, 1.0, 1.0), "steps": (2, 4, 8)},
+    "smoothmix/cifar10": {"k": (2, 2, 2), "step_size": (0.5, 1.0, 2.0), "steps": (4, 4, 4)},
+    "catrs/mnist": {"k": (4, 4, 4), "lam": (1.0, 1.0, 2.0), "steps": (4, 4, 4)},
+    "catrs/cifar10": {"k": (4, 4, 4), "lam": (0.5, 1.0, 2.0), "steps": (4, 4, 4)},
+    "sun/mnist": {"k": (4, 4, 4), "drop_epoch": (60, 70, 60), "drop_below": (0.5, 0.4, 0.4)},
+    "sun/cifar10": {
+        "k": (4, 4, 4), "drop_epoch": (60, 70, 60), "drop_below": (0.5, 0.4, 0.4),
+        "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4), "reweight_every": (10, 10, 10),
+    },
+}  # fmt: skip
+
+
 def from_command_line(*arguments):
     """The recipe that `macer train` would be given."""
     _, bound, _ = app.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
@@ -56,9 +81,10 @@ def test_the_name_of_a_recipe_says_its_sigma(name):
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if "gaussian" in name])
-def test_gaussian_recipes_are_macer_with_k_1_and_lam_0(name):
+def test_gaussian_recipes_have_one_copy_and_no_robustness_term(name):
     recipe = named_recipe(name)
-    assert (recipe.loss, recipe.k, recipe.lam) == ("macer", 1, 0.0)
+    assert recipe.loss in ("macer", "gaussian")  # the same for k = 1 and λ = 0
+    assert (recipe.k, recipe.lam) == (1, 0.0)
 
 
 def test_a_flag_overrides_the_recipe_and_leaves_its_other_fields():
@@ -88,6 +114,26 @@ def test_every_recipe_under_the_papers_name_is_a_row_or_a_baseline():
     assert {name for name in names if "gaussian" not in name} == set(ROWS)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_the_other_methods_have_their_published_values(method):
+    recipes = [named_recipe(f"{method}-{sigma:.2f}") for sigma in SIGMAS]
+    for field, values in METHODS[method].items():
+        assert tuple(getattr(recipe, field) for recipe in recipes) == values
+    loss, dataset = method.split("/")
+    for recipe, sigma in zip(recipes, SIGMAS, strict=True):
+        assert (recipe.loss, recipe.dataset, recipe.sigma) == (loss, dataset, sigma)
+        assert recipe.batch * recipe.k == 256
+        optimiser = (recipe.lr, recipe.momentum, recipe.nesterov, recipe.weight_decay)
+        assert optimiser == (0.01 if dataset == "mnist" else 0.1, 0.9, False, 1e-4)
+        assert recipe.lr_decays == (recipe.epochs // 3, 2 * recipe.epochs // 3)
+
+
+def test_every_method_has_a_recipe_for_each_data_set_and_sigma():
+    folders = {method.split("/")[0] for method in METHODS}
+    names = {f"{method}-{sigma:.2f}" for method in METHODS for sigma in SIGMAS}
+    assert {name for name in recipe_names() if name.split("/")[0] in folders} == names
+
+
 def test_the_defaults_are_the_papers():
     default = TrainRecipe()
     assert {field: getattr(default, field) for field in PAPER} == PAPER
@@ -101,10 +147,12 @@ def test_the_defaults_are_the_papers():
     [
         *((name, (0, -0.25, math.inf, math.nan), "> 0") for name in
           ("sigma", "gamma", "beta", "lr")),
-        *((name, (0, -3), "at least 1") for name in ("k", "epochs", "batch")),
+        *((name, (0, -3), "at least 1") for name in ("k", "epochs", "batch", "reweight_every")),
         *((name, (-1, math.inf, math.nan), "at least 0") for name in
-          ("lam", "weight_decay", "clip")),
-        *((name, (-1,), "at least 0") for name in ("crop", "held_out")),
+          ("lam", "eta", "consistency", "epsilon", "step_size", "weight_decay", "clip")),
+        *((name, (-1,), "at least 0") for name in
+          ("epsilon_ramp", "steps", "drop_epoch", "crop", "held_out")),
+        ("drop_below", (-0.1, 1.1, math.nan), "in [0, 1]"),
         *((name, (-0.1, 1, math.nan), "in [0, 1)") for name in ("momentum", "ema")),
         ("lam_ramp", (0, 1.1, math.nan), "in (0, 1]"),
         ("lr_peak", (-0.1, 1.1, math.nan), "in [0, 1]"),
@@ -143,12 +191,14 @@ def test_a_seed_of_certification_out_of_range_is_refused(seed):
     assert str(refusal.value) == f"seed must be in [0, 2⁶³), got {seed}"
 
 
-def test_an_unknown_recipe_is_refused_with_the_known_ones(capsys):
-    message = "unknown recipe 'cifar'; choose from demo, demo-gaussian, paper/cifar10-0.25,"
+def test_an_unknown_recipe_is_refused_with_the_nearest(capsys):
+    message = (
+        "unknown recipe 'dmo', did you mean 'demo'?; `macer recipes` lists them, or name a TOML"
+    )
     with pytest.raises(Mistake) as refusal:
-        read_recipe("cifar")
-    assert str(refusal.value).startswith(message)
-    assert refused(capsys, "cifar").startswith(f"macer: {message}")
+        read_recipe("dmo")
+    assert str(refusal.value) == f"{message} file"
+    assert refused(capsys, "dmo") == f"macer: {message} file\n"
 
 
 @pytest.mark.parametrize(

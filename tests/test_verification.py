@@ -47,9 +47,10 @@ def rewrite(folder: Path, change) -> None:
     """Write the journal anew with changed records and right checksums, and its table."""
     path = folder / "certificates.journal"
     contents = read_journal(path)
+    records = [change(record) for record in contents.records.values()]
     path.unlink()
     with open_journal(path, contents.header) as journal:
-        journal.append(change(record) for record in contents.records.values())
+        journal.append(records)
         write_table(journal.contents, folder / "certificates.tsv")
 
 
@@ -107,7 +108,7 @@ def test_more_votes_than_samples_fail(desk, capsys):
 
     rewrite(desk / "clopper-pearson", stuff)
     assert verify() == 1
-    assert "votes of n = 500" in capsys.readouterr().err
+    assert "votes of 500 samples" in capsys.readouterr().err
 
 
 def test_other_weights_fail(desk, capsys):

@@ -12,30 +12,38 @@ if TYPE_CHECKING:
     from macer.certification import (
         ABSTAIN,
         Certificate,
-        Smooth,
+        Kind,
         certify,
         certify_bernstein,
         certify_hoeffding,
+        certify_kinds,
         predict,
     )
+    from macer.fixed_radius import certify_at
+    from macer.inference import for_inference
     from macer.losses import macer_loss
     from macer.mistake import Mistake
     from macer.radius import certified_radius
     from macer.recipes import CertifyRecipe, TrainRecipe
     from macer.run import load_model
+    from macer.smooth import Smooth
     from macer.training import train
 
 __all__ = [
     "ABSTAIN",
     "Certificate",
     "CertifyRecipe",
+    "Kind",
     "Mistake",
     "Smooth",
     "TrainRecipe",
     "certified_radius",
     "certify",
+    "certify_at",
     "certify_bernstein",
     "certify_hoeffding",
+    "certify_kinds",
+    "for_inference",
     "load_model",
     "macer_loss",
     "predict",
@@ -44,13 +52,16 @@ __all__ = [
 
 _MODULES = {
     "certification": (
-        "ABSTAIN Certificate Smooth certify certify_bernstein certify_hoeffding predict"
+        "ABSTAIN Certificate Kind certify certify_bernstein certify_hoeffding certify_kinds predict"
     ),
+    "fixed_radius": "certify_at",
+    "inference": "for_inference",
     "losses": "macer_loss",
     "mistake": "Mistake",
     "radius": "certified_radius",
     "recipes": "CertifyRecipe TrainRecipe",
     "run": "load_model",
+    "smooth": "Smooth",
     "training": "train",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +33,8 @@ class Certificate:
     selected: int  # ĉ_A, chosen on the n0 selection samples
     p_a: float  # the lower confidence bound of its probability
     selection: tuple[int, ...]  # per class: votes, or Σz for a soft certificate
-    estimation: tuple[int, ...]  # the same over the n other samples
+    estimation: tuple[int, ...]  # the same over other samples
+    drawn: int  # how many of those there were
     squares: tuple[int, ...] = ()  # Σz², for a soft certificate
 
 
@@ -61,6 +63,13 @@ BOUNDS: dict[str, Bound] = {
     "hoeffding": _hoeffding,
     "bernstein": _bernstein,
 }
+
+
+class Kind(NamedTuple):
+    """Which smoothed classifier to certify, and how."""
+
+    bound: str = "clopper-pearson"
+    beta: float = 1.0  # of a soft one
 
 
 def certify(
@@ -102,53 +111,162 @@ def certify(
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         progress: called with the number of samples drawn, or skipped, since the last call.
     """
-    check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, bound=bound, beta=beta)
-    images = as_images(images, exact=exact)
-    indices = range(len(images)) if indices is None else indices
+    [certificates] = certify_kinds(
+        model,
+        images,
+        [Kind(bound, beta)],
+        sigma=sigma,
+        n0=n0,
+        n=n,
+        alpha=alpha,
+        seed=seed,
+        exact=exact,
+        labels=labels,
+        batch_size=batch_size,
+        indices=indices,
+        progress=progress,
+    )
+    return certificates
 
-    def sample(num: int, purpose: Purpose, chosen: Tensor) -> Tally:
-        return sample_under_noise(
-            model,
-            images[chosen.to(images.device)],
-            num,
-            sigma=sigma,
-            seed=seed,
-            purpose=purpose,
-            indices=[indices[i] for i in chosen.tolist()],
-            beta=beta,
-            batch_size=batch_size,
-            progress=progress,
+
+def certify_kinds(
+    model: nn.Module,
+    images: Tensor,
+    kinds: Sequence[Kind],
+    *,
+    sigma: float,
+    n0: int = 100,
+    n: int = 100_000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    exact: bool | None = None,
+    labels: Sequence[int] | None = None,
+    batch_size: int | None = None,
+    indices: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> list[list[Certificate]]:
+    """CERTIFY for several smoothed classifiers of one network, from one pass over the samples.
+
+    Each kind's certificates are those that `certify` gives alone; each holds at its own level.
+    """
+    for kind in kinds:
+        check_settings(
+            sigma=sigma, n0=n0, n=n, alpha=alpha, bound=kind.bound, beta=kind.beta, seed=seed
         )
-
+    sampler = Sampler(
+        model,
+        as_images(images, exact=exact),
+        range(len(images)) if indices is None else indices,
+        sigma=sigma,
+        seed=seed,
+        betas=tuple(dict.fromkeys(kind.beta for kind in kinds if is_soft(kind.bound))),
+        batch_size=batch_size,
+        progress=progress,
+    )
     everyone = torch.arange(len(images))
     if len(everyone) == 0:
-        return []
-    counts0 = sample(n0, Purpose.SELECTION, everyone)
-    chosen = everyone
-    if labels is not None:
-        chosen = everyone[_selected(counts0, bound) == torch.as_tensor(labels)]
+        return [[] for _ in kinds]
+    counts0 = sampler.draw(n0, Purpose.SELECTION, everyone)
+    wanted = [_wanted(sampler.at(counts0, kind.beta), kind.bound, labels) for kind in kinds]
+    chosen = everyone[torch.stack(wanted).any(dim=0)]
     counts = Tally(*(torch.zeros_like(total) for total in counts0))
     if len(chosen):
-        for total, fresh in zip(counts, sample(n, Purpose.ESTIMATION, chosen), strict=True):
-            total[chosen] = fresh
+        fresh = sampler.draw(n, Purpose.ESTIMATION, chosen)
+        for total, drawn in zip(counts, fresh, strict=True):
+            total[chosen] = drawn
     if progress:
         progress(n * (len(everyone) - len(chosen)))
-    return conclude(counts0, counts, sigma=sigma, n=n, alpha=alpha, bound=bound)
+    return [
+        conclude(
+            sampler.at(counts0, kind.beta),
+            _only(sampler.at(counts, kind.beta), these),
+            sigma=sigma,
+            n=n,
+            alpha=alpha,
+            bound=kind.bound,
+            drawn=these * n,
+        )
+        for kind, these in zip(kinds, wanted, strict=True)
+    ]
 
 
-def _selected(counts0: Tally, bound: str) -> Tensor:
+@dataclass(frozen=True)
+class Sampler:
+    """Draws samples of a network around any of some images."""
+
+    model: nn.Module
+    images: Tensor
+    indices: Sequence[int]
+    sigma: float
+    seed: int
+    betas: tuple[float, ...]
+    batch_size: int | None
+    progress: Progress | None
+
+    def draw(self, num: int, purpose: Purpose, chosen: Tensor, drawn: int = 0) -> Tally:
+        """The tally of `num` samples of each chosen image, after those drawn before."""
+        return sample_under_noise(
+            self.model,
+            self.images[chosen.to(self.images.device)],
+            num,
+            sigma=self.sigma,
+            seed=self.seed,
+            purpose=purpose,
+            indices=[self.indices[i] for i in chosen.tolist()],
+            betas=self.betas,
+            drawn=drawn,
+            batch_size=self.batch_size,
+            progress=self.progress,
+        )
+
+    def at(self, tally: Tally, beta: float) -> Tally:
+        """The tally with the soft moments at one β, if it has them."""
+        if beta not in self.betas:
+            return tally
+        column = self.betas.index(beta)
+        return Tally(tally.votes, tally.first[:, column], tally.second[:, column])
+
+
+def is_soft(bound: str) -> bool:
+    """Whether a bound is one of the softly smoothed classifier's."""
+    return bound != "clopper-pearson"
+
+
+def _wanted(counts0: Tally, bound: str, labels: Sequence[int] | None) -> Tensor:
+    """The images to estimate: all, or those whose selected class is right."""
+    right = selected_classes(counts0, bound) == torch.as_tensor(labels or 0)
+    return right if labels is not None else torch.ones_like(right)
+
+
+def _only(counts: Tally, these: Tensor) -> Tally:
+    """The tally of some images; the others count as if nothing had been drawn."""
+    return Tally(*(torch.where(these.view(-1, *[1] * (t.ndim - 1)), t, 0) for t in counts))
+
+
+def selected_classes(counts0: Tally, bound: str) -> Tensor:
     """ĉ_A of each image: by votes, or by Σz for a soft certificate."""
-    return (counts0.votes if bound == "clopper-pearson" else counts0.first).argmax(dim=1)
+    return (counts0.first if is_soft(bound) else counts0.votes).argmax(dim=1)
 
 
 def conclude(
-    counts0: Tally, counts: Tally, *, sigma: float, n: int, alpha: float, bound: str
+    counts0: Tally,
+    counts: Tally,
+    *,
+    sigma: float,
+    n: int,
+    alpha: float,
+    bound: str,
+    drawn: Tensor | None = None,
 ) -> list[Certificate]:
-    """The certificates that two tallies of different samples support; no sampling here."""
-    soft = bound != "clopper-pearson"
-    selection = counts0.first if soft else counts0.votes
-    estimation = counts.first if soft else counts.votes
-    selected = _selected(counts0, bound)
+    """The certificates that two tallies of different samples support; no sampling here.
+
+    Args:
+        counts0, counts: with the soft moments at one β, (images, classes).
+        drawn: samples behind each image's counts, n or 0; n for all if None.
+    """
+    selection = counts0.first if is_soft(bound) else counts0.votes
+    estimation = counts.first if is_soft(bound) else counts.votes
+    selected = selected_classes(counts0, bound)
     p_a = BOUNDS[bound](counts, selected, n, alpha)
     radius = radius_lower(p_a, sigma)
     return [
@@ -159,7 +277,8 @@ def conclude(
             p_a=float(p_a[i]),
             selection=tuple(selection[i].tolist()),
             estimation=tuple(estimation[i].tolist()),
-            squares=tuple(counts.second[i].tolist()) if soft else (),
+            drawn=n if drawn is None else int(drawn[i]),
+            squares=tuple(counts.second[i].tolist()) if is_soft(bound) else (),
         )
         for i in range(len(selected))
     ]
@@ -191,7 +310,7 @@ def predict(
 
     A returned label is wrong about the smoothed classifier with probability at most α.
     """
-    check_settings(sigma=sigma, n0=1, n=n, alpha=alpha)
+    check_settings(sigma=sigma, n0=1, n=n, alpha=alpha, seed=seed)
     images = as_images(images, exact=exact)
     if len(images) == 0:
         return []
@@ -221,6 +340,7 @@ def check_settings(
     alpha: float,
     bound: str = "clopper-pearson",
     beta: float = 1.0,
+    seed: int = 0,
 ) -> None:
     """Refuse settings that make no sense or can never certify anything."""
     for name, value in (("sigma", sigma), ("beta", beta)):
@@ -231,6 +351,8 @@ def check_settings(
     for name, value in (("n0", n0), ("n", n)):
         if value < 1:
             raise Mistake(f"{name} must be at least 1, got {value}")
+    if not 0 <= seed < 2**63:
+        raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
     if bound not in BOUNDS:
         raise Mistake(f"unknown bound {bound!r}; choose from {', '.join(BOUNDS)}")
     if _best_bound(bound, n, alpha) <= 0.5:
@@ -279,64 +401,3 @@ def _to_grid(images: Tensor) -> Tensor:
     if not torch.equal((grid / 255).to(images.dtype), images):
         raise Mistake("images must be 8-bit, multiples of 1/255, for exact noise; use exact=False")
     return grid.to(torch.uint8)
-
-
-class Smooth:
-    """The field's front to the functions above: one image a call.       [Cohen+19, core.py's API]
-
-    Each call draws fresh noise, so that its result is independent of the calls before it.
-    """
-
-    ABSTAIN = ABSTAIN
-
-    def __init__(
-        self, base_classifier: nn.Module, num_classes: int, sigma: float, *, seed: int = 0
-    ) -> None:
-        self.base_classifier = base_classifier
-        self.num_classes = num_classes
-        self.sigma = sigma
-        self.seed = seed
-        self.calls = 0
-
-    def certify(
-        self, x: Tensor, n0: int, n: int, alpha: float, batch_size: int | None = None
-    ) -> tuple[int, float]:
-        """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
-        [certificate] = certify(
-            self.base_classifier,
-            x[None],
-            sigma=self.sigma,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            seed=self.seed,
-            batch_size=batch_size,
-            indices=[self._next_call()],
-        )
-        self._check_classes(len(certificate.selection))
-        return certificate.label, certificate.radius
-
-    def predict(self, x: Tensor, n: int, alpha: float, batch_size: int | None = None) -> int:
-        """The label at x (channels, height, width), or ABSTAIN."""
-        [label] = predict(
-            self.base_classifier,
-            x[None],
-            sigma=self.sigma,
-            n=n,
-            alpha=alpha,
-            seed=self.seed,
-            batch_size=batch_size,
-            indices=[self._next_call()],
-        )
-        return label
-
-    def _check_classes(self, classes: int) -> None:
-        if classes != self.num_classes:
-            raise Mistake(
-                f"num_classes must be the network's number of outputs, {classes}, "
-                f"got {self.num_classes}"
-            )
-
-    def _next_call(self) -> int:
-        self.calls += 1
-        return self.calls - 1

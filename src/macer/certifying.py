@@ -1,83 +1,28 @@
 """Certify a model on a data set: image after image into a journal that survives a crash."""
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from macer import __version__
-from macer.building import build_model
-from macer.certification import certify, check_settings
+from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check_settings
 from macer.data import Split, fingerprint
-from macer.files import sha256_of_file
-from macer.foreign import names_a_function
-from macer.journal import Contents, Record, open_journal, write_table
+from macer.fixed_radius import certify_at
+from macer.inference import for_inference, resolved
+from macer.journal import Contents, Header, Record, open_journal, write_table
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
 from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
-from macer.run import Run, load_model
-from macer.smoothing import network_dtype, network_rows
-
-
-@dataclass(frozen=True)
-class Target:
-    """A model to certify, and what the journal's header says of it."""
-
-    model: nn.Module
-    name: str  # as the user wrote it
-    architecture: str
-    sigma: float
-    shape: tuple[int, int, int]
-    num_classes: int
-    weights_sha256: str
-
-
-def find_target(name: str, *, sigma: float | None, split: Split, classes: int) -> Target:
-    """The model of a run folder, of a model file, or of package.module:function."""
-    path = Path(name)
-    if path.exists():
-        model, card = load_model(path)
-        if classes != len(card.classes):
-            raise Mistake(
-                f"{name} knows {len(card.classes)} classes, the data set has {classes}; "
-                "choose another --dataset"
-            )
-        if sigma is not None and sigma != card.sigma:
-            raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
-        file = Run(path).model if path.is_dir() else path
-        return Target(
-            model,
-            name,
-            card.architecture,
-            card.sigma,
-            card.shape,
-            len(card.classes),
-            sha256_of_file(file),
-        )
-    if not names_a_function(name):
-        raise Mistake(
-            f"no run or model at {name}; name a run folder, a model file or package.module:function"
-        )
-    if sigma is None:
-        raise Mistake(f"sigma must be given to certify {name}; add --sigma")
-    channels, height, width = split.images.shape[1:]
-    shape = (channels, height, width)
-    model = build_model(name, num_classes=classes, shape=shape)
-    return Target(model, name, name, sigma, shape, classes, weights_digest(model))
-
-
-def weights_digest(model: nn.Module) -> str:
-    """The SHA-256 of a model's tensors, for models that come without a file."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+from macer.sequential import check_radius
+from macer.smoothing import Progress, network_rows
+from macer.targets import Target
 
 
 def chosen_images(count: int, start: int, stop: int | None, skip: int) -> list[int]:
@@ -105,23 +50,124 @@ def certify_data_set(
     *,
     device: torch.device,
     batch_size: int | None = None,
+    soft_betas: Sequence[float] = (),
 ) -> Contents:
-    """Certify the images that the folder's journal does not have yet; return all it has."""
-    if batch_size is not None and batch_size < 1:
-        raise Mistake(f"batch_size must be at least 1, got {batch_size}")
-    check_settings(
-        sigma=target.sigma,
-        n0=recipe.n0,
-        n=recipe.n,
-        alpha=recipe.alpha,
-        bound=recipe.bound,
-        beta=recipe.beta,
-    )
-    _check_shape(target, split, dataset)
-    model = target.model.to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    """Certify the images that the folder's journal does not have yet; return all it has.
+
+    Args:
+        soft_betas: certify by Bernstein at these β too, from the same samples, each into a
+            folder of its own: FOLDER/bernstein-β.
+    """
+    precision = resolved(recipe.precision, device)
+    recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
+    recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
+    for one in recipes:
+        _check(target, split, dataset, one, batch_size)
+    model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     rows = network_rows(device, batch_size)
-    header = {
+    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    with ExitStack() as stack:
+        journals = [
+            stack.enter_context(
+                open_journal(
+                    where / "certificates.journal",
+                    _header(target, split, dataset, one, rows=rows, device=device),
+                )
+            )
+            for one, where in zip(recipes, folders, strict=True)
+        ]
+        todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
+        _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
+        try:
+            with bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance:
+                for block in _blocks(todo, 50 * rows // _usual(recipe)):
+                    started = time.monotonic()
+                    certificates = certify_by_recipes(
+                        model,
+                        torch.from_numpy(split.images[block]).to(device),
+                        recipes,
+                        sigma=target.sigma,
+                        labels=split.labels[block].tolist(),
+                        indices=block,
+                        batch_size=rows,
+                        progress=advance,
+                    )
+                    seconds = (time.monotonic() - started) / len(block)
+                    for journal, some in zip(journals, certificates, strict=True):
+                        journal.append(
+                            Record(i, int(split.labels[i]), certificate, seconds)
+                            for i, certificate in zip(block, some, strict=True)
+                            if i not in journal.contents.records
+                        )
+        finally:
+            for journal, where in zip(journals, folders, strict=True):
+                write_table(journal.contents, where / "certificates.tsv")
+    return journals[0].contents
+
+
+def certify_by_recipes(
+    model: nn.Module,
+    images: Tensor,
+    recipes: Sequence[CertifyRecipe],
+    *,
+    sigma: float,
+    labels: Sequence[int] | None,
+    indices: Sequence[int],
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> list[list[Certificate]]:
+    """The certificates of images by recipes that differ in bound and β only, from one pass.
+
+    Args:
+        labels: true classes, for recipes that only want a score.
+    """
+    recipe = recipes[0]
+    arguments: dict[str, Any] = {
+        "sigma": sigma,
+        **{name: getattr(recipe, name) for name in ("n0", "n", "alpha", "seed", "exact")},
+        "labels": labels if recipe.score else None,
+        "indices": indices,
+        "batch_size": batch_size,
+        "progress": progress,
+    }
+    if recipe.radius is not None:
+        return [certify_at(model, images, radius=recipe.radius, **arguments)]
+    return certify_kinds(model, images, [Kind(one.bound, one.beta) for one in recipes], **arguments)
+
+
+def at_radius(contents: Contents) -> str:
+    """What a journal of one radius says: how many images are robust there, and at what cost."""
+    records = list(contents.records.values())
+    robust = sum(r.certificate.label != ABSTAIN for r in records)
+    right = sum(r.certificate.label == r.label for r in records)
+    drawn = sum(r.certificate.drawn for r in records) / len(records)
+    radius, n = contents.header["radius"], contents.header["n"]
+    return (
+        f"radius {radius:g}: {robust} of {len(records)} images are robust, {right} of them with "
+        f"the right label ({right / len(records):.4f}); {drawn:,.0f} samples an image, "
+        f"{n / max(drawn, 1):.1f} times fewer than n = {n:,}"
+    )
+
+
+def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[CertifyRecipe]:
+    if betas and recipe.radius is not None:
+        raise Mistake(f"soft_betas must be left out with a radius, got {list(betas)}")
+    if len(set(betas)) < len(betas):
+        raise Mistake(f"soft_betas must differ, got {list(betas)}")
+    return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
+
+
+def _header(
+    target: Target,
+    split: Split,
+    dataset: str,
+    recipe: CertifyRecipe,
+    *,
+    rows: int,
+    device: torch.device,
+) -> Header:
+    """All that a certificate depends on."""
+    return {
         "macer": __version__,
         "torch": torch.__version__,
         "model": target.architecture,
@@ -132,42 +178,40 @@ def certify_data_set(
         **asdict(recipe),
         "chunk": CHUNK,
         "rows": rows,
-        "precision": _precision(model, device),
         "device": device.type,
+        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
     }
-    with open_journal(folder / "certificates.journal", header) as journal:
-        todo = [i for i in indices if i not in journal.contents.records]
-        _tell(journal.contents.dropped, len(indices), len(todo))
-        total = len(todo) * (recipe.n0 + recipe.n)
-        try:
-            with bar(f"certifying {folder.name}", total, "samples") as advance:
-                for block in _blocks(todo, 50 * rows // (recipe.n0 + recipe.n)):
-                    started = time.monotonic()
-                    certificates = certify(
-                        model,
-                        torch.from_numpy(split.images[block]).to(device),
-                        sigma=target.sigma,
-                        **recipe.arguments(),
-                        labels=split.labels[block].tolist() if recipe.score else None,
-                        indices=block,
-                        batch_size=rows,
-                        progress=advance,
-                    )
-                    seconds = (time.monotonic() - started) / len(block)
-                    journal.append(
-                        Record(i, int(split.labels[i]), certificate, seconds)
-                        for i, certificate in zip(block, certificates, strict=True)
-                    )
-        finally:
-            write_table(journal.contents, folder / "certificates.tsv")
-    return journal.contents
 
 
-def _precision(model: nn.Module, device: torch.device) -> str:
-    """The arithmetic that the certificates belong to."""
-    name = str(network_dtype(model)).removeprefix("torch.")
-    tf32 = device.type == "cuda" and torch.backends.cudnn.allow_tf32
-    return f"{name}, tf32 convolutions" if tf32 and name == "float32" else name
+def _check(
+    target: Target, split: Split, dataset: str, recipe: CertifyRecipe, batch_size: int | None
+) -> None:
+    if batch_size is not None and batch_size < 1:
+        raise Mistake(f"batch_size must be at least 1, got {batch_size}")
+    check_settings(
+        sigma=target.sigma,
+        n0=recipe.n0,
+        n=recipe.n,
+        alpha=recipe.alpha,
+        bound=recipe.bound,
+        beta=recipe.beta,
+    )
+    if recipe.radius is not None:
+        check_radius(recipe.radius, sigma=target.sigma, alpha=recipe.alpha, n_max=recipe.n)
+    shape = tuple(split.images.shape[1:])
+    if shape != target.shape:
+        wanted, got = ("×".join(map(str, s)) for s in (target.shape, shape))
+        raise Mistake(f"{target.name} takes {wanted} images, those of {dataset} are {got}")
+
+
+def _most(recipe: CertifyRecipe) -> int:
+    """Samples that an image can need."""
+    return recipe.n0 + recipe.n
+
+
+def _usual(recipe: CertifyRecipe) -> int:
+    """Samples that most images need: a fixed radius is usually decided early."""
+    return recipe.n0 + (recipe.n if recipe.radius is None else min(recipe.n, 1000))
 
 
 def _tell(dropped: int, asked: int, todo: int) -> None:
@@ -182,10 +226,3 @@ def _blocks(todo: Sequence[int], size: int) -> Iterator[list[int]]:
     size = max(size, 1)
     for start in range(0, len(todo), size):
         yield list(todo[start : start + size])
-
-
-def _check_shape(target: Target, split: Split, dataset: str) -> None:
-    shape = tuple(split.images.shape[1:])
-    if shape != target.shape:
-        wanted, got = ("×".join(map(str, s)) for s in (target.shape, shape))
-        raise Mistake(f"{target.name} takes {wanted} images, those of {dataset} are {got}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from macer import __version__
-from macer.foreign import names_a_function, nearest
+from macer.foreign import nearest
 from macer.mistake import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe, Whole, read_recipe, recipe_names
 from macer.stopping import Stopped
@@ -23,7 +23,10 @@ from macer.stopping import Stopped
 if TYPE_CHECKING:
     import torch
 
+    from macer.data import Split
+    from macer.journal import Contents
     from macer.logs import CertificateLog
+    from macer.targets import Target
 
 
 def _fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
@@ -47,6 +50,17 @@ app = App(
 )
 
 Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Weights = Annotated[
+    Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
+]
+Normalise = Annotated[
+    str | None,
+    Parameter(help="What stands before the network: none, a name such as cohen-cifar10, MEAN/STD."),
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16"],
+    Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
+]
 Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 
 
@@ -122,6 +136,8 @@ def certify(
     target: str,
     *,
     settings: CertifyRecipe = CertifyRecipe(),  # noqa: B008  frozen
+    weights: Weights = None,
+    normalise: Normalise = None,
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
@@ -129,6 +145,7 @@ def certify(
     stop: Whole | None = None,
     skip: Whole = 1,
     family: bool = False,
+    soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
     batch_size: Whole | None = None,
     device: Device = "auto",
@@ -138,9 +155,10 @@ def certify(
     Parameters
     ----------
     target
-        A run folder, a model file, or package.module:function that returns an nn.Module.
+        A run folder, a model file, package.module:function that returns an nn.Module, or with
+        weights a network that macer knows, such as resnet110.
     sigma
-        Noise level; needed only for a function.
+        Noise level; needed only for a function or a network by name.
     dataset
         Data set; the one the model was trained on by default.
     start
@@ -151,46 +169,51 @@ def certify(
         Certify only images whose number is a multiple of this.
     family
         Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
+    soft_betas
+        Certify the soft classifier at these β too, by Bernstein from the same samples, each into
+        a folder bernstein-BETA of its own.
     out
         Folder for the certificates; the run itself by default.
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certifying import certify_data_set, chosen_images, find_target
+    from macer.certifying import at_radius, certify_data_set, chosen_images
     from macer.data import classes_of, load
     from macer.logs import read_log
+    from macer.targets import check_target, find_target
 
-    folder = _out_folder(target, out)
-    name = dataset or _dataset_of(target)
+    check_target(target, weights=weights, normalise=normalise)
+    folder = out or _folder_of(target, weights)
+    name = dataset or _dataset_of(target, weights)
     split = load(name, "test", data)
-    found = find_target(target, sigma=sigma, split=split, classes=len(classes_of(name, data)))
+    found = find_target(
+        target, sigma=sigma, split=split, classes=len(classes_of(name, data)),
+        weights=weights, normalise=normalise,
+    )  # fmt: skip
     indices = chosen_images(len(split.images), start, stop, skip)
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    certify_data_set(
+    contents = certify_data_set(
         found, split, name, indices, settings, folder,
-        device=_device(device), batch_size=batch_size,
+        device=_device(device), batch_size=batch_size, soft_betas=soft_betas,
     )  # fmt: skip
-    _print_report([read_log(folder)])
+    if settings.radius is not None:
+        print_line(at_radius(contents))
+        return
+    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    _print_report([read_log(one) for one in folders])
 
 
-def _out_folder(target: str, out: Path | None) -> Path:
-    if out:
-        return out
-    if Path(target).is_dir():
+def _folder_of(target: str, weights: Path | None) -> Path:
+    if weights is None and Path(target).is_dir():
         return Path(target)
-    if not Path(target).exists() and not names_a_function(target):
-        raise Mistake(
-            f"no run or model at {target}; "
-            "name a run folder, a model file or package.module:function"
-        )
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
-def _dataset_of(target: str) -> str:
+def _dataset_of(target: str, weights: Path | None) -> str:
     from macer.run import load_model
 
-    if Path(target).exists():
+    if weights is None and Path(target).exists():
         return load_model(Path(target))[1].dataset
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
 
@@ -201,6 +224,8 @@ def verify(
     /,
     *,
     target: str | None = None,
+    weights: Weights = None,
+    normalise: Normalise = None,
     resample: Whole = 0,
     data: Data = None,
     device: Device = "auto",
@@ -217,13 +242,92 @@ def verify(
         Images to choose at random and to certify again from their seeds.
     """
     from macer import verification
-    from macer.certifying import find_target
-    from macer.data import classes_of, load
     from macer.progress import bar
 
     if resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
     device_ = _device(device)
+    contents, split, found = _sources(run, target, weights, normalise, data)
+    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
+    verification.check_table(contents, run / "certificates.tsv")
+    print_line("weights, data, labels and table are those of the journal")
+    if resample:
+        again = verification.resample(contents, found, split, images=resample, device=device_)
+        with bar("sampling again", min(resample, len(contents.records)), "images") as advance:
+            for _ in again:
+                advance(1)
+        print_line(f"{min(resample, len(contents.records))} images sampled again: equal counts")
+
+
+@app.command
+def attack(
+    run: Path,
+    /,
+    *,
+    target: str | None = None,
+    weights: Weights = None,
+    normalise: Normalise = None,
+    images: Whole = 100,
+    scale: float = 0.999,
+    restarts: Whole = 3,
+    steps: Whole = 20,
+    m: Whole = 32,
+    n: Whole = 2000,
+    seed: Whole = 0,
+    data: Data = None,
+    device: Device = "auto",
+) -> None:
+    """Try to falsify a run's certificates by attacks from inside their balls.
+
+    Parameters
+    ----------
+    run
+        A folder with certificates.
+    target
+        The model they are of; the run's own by default.
+    images
+        Certified images to attack, the first ones.
+    scale
+        How far an attack may go, as a multiple of the certified radius; 2 shows that it bites.
+    restarts
+        Attacks on an image: one from the image, the others from random points of the ball.
+    steps
+        Steps of an attack.
+    m
+        Noisy copies it goes through.
+    n
+        Fresh samples that judge what it has found.
+    seed
+        Seed of the noise.
+    """
+    from macer import falsification
+    from macer.progress import bar
+
+    search = falsification.Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
+    device_ = _device(device)
+    contents, split, found = _sources(run, target, weights, normalise, data)
+    records = falsification.chosen_records(contents, images)
+    trials = []
+    with bar("attacking", restarts * len(records), "attacks") as advance:
+        for trial in falsification.falsify(contents, records, found, split, search, device=device_):
+            trials.append(trial)
+            advance(1)
+    for line in falsification.summary(trials, contents, search):
+        print_line(line)
+    falsification.check(trials, contents)
+
+
+def _sources(
+    run: Path, target: str | None, weights: Path | None, normalise: str | None, data: Path | None
+) -> tuple["Contents", "Split", "Target"]:
+    """A run's certificates, and the data and the model that they are of."""
+    from macer import verification
+    from macer.data import classes_of, load
+    from macer.targets import find_target
+
+    for flag, value in (("weights", weights), ("normalise", normalise)):
+        if value is not None and target is None:
+            raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(run)
     name = contents.header["dataset"]
     split = load(name, "test", data)
@@ -232,17 +336,11 @@ def verify(
         sigma=contents.header["sigma"],
         split=split,
         classes=len(classes_of(name, data)),
+        weights=weights,
+        normalise=normalise,
     )
-    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
-    verification.check_table(contents, run / "certificates.tsv")
     verification.check_sources(contents, found, split)
-    print_line("weights, data, labels and table are those of the journal")
-    if resample:
-        again = verification.resample(contents, found, split, images=resample, device=device_)
-        with bar("sampling again", min(resample, len(contents.records)), "images") as advance:
-            for _ in again:
-                advance(1)
-        print_line(f"{min(resample, len(contents.records))} images sampled again: equal counts")
+    return contents, split, found
 
 
 @app.command
@@ -254,6 +352,7 @@ def predict(
     n: Whole = 10_000,
     alpha: float = 0.001,
     seed: Whole = 0,
+    precision: Precision = "auto",
     device: Device = "auto",
 ) -> None:
     """Label image files with a certified radius, or abstain.
@@ -278,7 +377,10 @@ def predict(
     if not images:
         raise Mistake("images must name at least one file, got none")
     device_ = _device(device)
-    for line in predict_files(run, images, n0=n0, n=n, alpha=alpha, seed=seed, device=device_):
+    lines = predict_files(
+        run, images, n0=n0, n=n, alpha=alpha, seed=seed, precision=precision, device=device_
+    )
+    for line in lines:
         print_line(line)
 
 
@@ -342,12 +444,84 @@ def report(
 
 
 @app.command
+def compare(
+    *recipes: str,
+    out: Path,
+    data: Data = None,
+    seeds: Whole = 3,
+    n0: Whole = 100,
+    n: Whole = 1000,
+    alpha: float = 0.001,
+    start: Whole = 0,
+    stop: Whole | None = None,
+    skip: Whole = 10,
+    device: Device = "auto",
+) -> None:
+    """Train recipes with the same seeds, certify the models, and compare them with the first.
+
+    Parameters
+    ----------
+    recipes
+        Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
+    out
+        Folder of the runs, OUT/RECIPE/seed-S; what is finished there is not done again.
+    seeds
+        Models of each recipe.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a certificate is false, for each image.
+    start
+        First test image.
+    stop
+        Test image to stop before; all by default.
+    skip
+        Certify only images whose number is a multiple of this.
+    """
+    from macer import comparison
+
+    names = recipes or _sample_recipes()
+    runs = [_run_name(name) for name in names]
+    if len(set(runs)) < len(runs):
+        raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    entries = comparison.compare(
+        {run: _read(name) for run, name in zip(runs, names, strict=True)},
+        out,
+        seeds=seeds,
+        settings=CertifyRecipe(n0=n0, n=n, alpha=alpha),
+        data=data,
+        start=start,
+        stop=stop,
+        skip=skip,
+        device=_device(device),
+    )
+    _print_table(*comparison.cells(entries))
+    for line in comparison.notes(entries):
+        print_line(line)
+
+
+def _read(name: str) -> TrainRecipe:
+    """The recipe that `macer train NAME` takes."""
+    _, bound, _ = app.parse_args(["train", name], exit_on_error=False, print_error=False)
+    recipe: TrainRecipe = bound.arguments.get("fields", TrainRecipe())
+    return recipe
+
+
+def _sample_recipes() -> list[str]:
+    """The recipes for the embedded sample, Gaussian training first."""
+    names = [name for name in recipe_names() if name.startswith("sample/")]
+    return sorted(names, key=lambda name: name != "sample/gaussian")
+
+
+@app.command
 def recipes() -> None:
     """List the recipes that come with macer."""
-    keys = ("dataset", "model", "sigma", "k", "lam", "epochs")
+    keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
     recipes = {name: read_recipe(name) for name in recipe_names()}
     rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
-    _print_table(("recipe", "data set", "model", "σ", "k", "λ", "epochs"), rows)
+    _print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
 
 
 @app.command
@@ -370,8 +544,12 @@ def data(*, data: Data = None, download: str | None = None) -> None:
 
 
 @app.command
-def bench(*, images: Whole = 20, n: Whole = 2000, train_images: Whole = 2048) -> None:
+def bench(
+    *, images: Whole = 20, n: Whole = 2000, train_images: Whole = 2048, device: Device = "auto"
+) -> None:
     """Time training and certification against a plain implementation, in one run.
+
+    On a CPU LeNet is trained and certified; on a GPU ResNet-110 and ResNet-18 are certified.
 
     Parameters
     ----------
@@ -384,7 +562,7 @@ def bench(*, images: Whole = 20, n: Whole = 2000, train_images: Whole = 2048) ->
     """
     from macer.bench import run_bench
 
-    for line in run_bench(images=images, n=n, train_images=train_images):
+    for line in run_bench(images=images, n=n, train_images=train_images, device=_device(device)):
         print_line(line)
 
 
@@ -414,7 +592,8 @@ def _print_report(logs: Sequence["CertificateLog"], form: str = "terminal") -> N
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table that cuts nothing off; the names in its first column stay on one line."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(header[0], overflow="fold", min_width=max(len(row[0]) for row in rows))
+    whole = max(len(row[0]) for row in rows)
+    table.add_column(header[0], overflow="fold", min_width=whole, no_wrap=True)
     for name in header[1:]:
         table.add_column(name, overflow="fold")
     for row in rows:
@@ -450,7 +629,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"macer: not verified: {failure}\n")
         return 1
     except Stopped as stop:
-        sys.stderr.write(f"macer: {stop}; continue with --resume\n")
+        command = (sys.argv[1:] if arguments is None else list(arguments))[0]
+        how = {"train": "continue with --resume", "compare": "the same command continues"}
+        sys.stderr.write(f"macer: {stop}; {how.get(command, 'begin again')}\n")
         return 128 + stop.signal_number
     except KeyboardInterrupt:
         sys.stderr.write("macer: interrupted\n")

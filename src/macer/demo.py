@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from macer.certifying import certify_data_set, chosen_images, find_target
+from macer.certifying import certify_data_set, chosen_images
 from macer.curves import plot
 from macer.data import classes_of, load
 from macer.logs import CertificateLog, read_log
@@ -15,6 +15,7 @@ from macer.progress import note
 from macer.recipes import CertifyRecipe, named_recipe
 from macer.scores import paired_difference
 from macer.tables import tabulate, terminal
+from macer.targets import find_target
 from macer.training import train
 
 # Enough images for a difference beyond doubt, few enough for a minute on two cores.

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from macer.certification import ABSTAIN, Certificate, certify, check_settings
+from macer.files import sha256_of_file
 from macer.image_folder import read_image
-from macer.journal import rounded_down
+from macer.inference import for_inference, resolved
+from macer.journal import read_journal, rounded_down
 from macer.mistake import Mistake
-from macer.recipes import CertifyRecipe
-from macer.run import load_model
+from macer.run import Run, load_model
 
 
 def predict_files(
@@ -23,23 +24,51 @@ def predict_files(
     n: int,
     alpha: float,
     seed: int,
+    precision: str,
     device: torch.device,
 ) -> Iterator[str]:
-    """A line for each file: its label and radius, or an abstention."""
-    settings = CertifyRecipe(n0=n0, n=n, alpha=alpha, seed=seed)
-    model, card = load_model(target)
-    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha)
-    model.to(device)
+    """A line for each file: its label and radius, or an abstention.
+
+    Where the target has certificates, the labels must come from the function that they speak of:
+    the same weights in the same precision.
+    """
+    trained, card = load_model(target)
+    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
+    precision = resolved(precision, device)
+    if target.is_dir():
+        _check_authority(target, precision)
+    model = for_inference(trained, shape=card.shape, precision=precision, device=device)
     images = [_image(path, card.shape) for path in paths]
     for path, image in zip(paths, images, strict=True):
         [certificate] = certify(
             model,
             image[None].to(device),
             sigma=card.sigma,
-            **settings.arguments(),
+            n0=n0,
+            n=n,
+            alpha=alpha,
+            seed=seed,
             indices=[_number(image)],
         )
         yield f"{path}\t{_verdict(certificate, card.classes)}"
+
+
+def _check_authority(run: Path, precision: str) -> None:
+    journal = run / "certificates.journal"
+    if not journal.exists():
+        return
+    header = read_journal(journal).header
+    if header["precision"] != precision:
+        raise Mistake(
+            f"precision must be {header['precision']}, that of the certificates in {run}, "
+            f"got {precision}; add --precision {header['precision']}"
+        )
+    weights = sha256_of_file(Run(run).model)
+    if header["weights_sha256"] != weights:
+        raise Mistake(
+            f"weights must be those of the certificates in {run}, {header['weights_sha256'][:16]}…"
+            f", got {weights[:16]}…; certify the new model into another folder"
+        )
 
 
 def _image(path: Path, shape: tuple[int, int, int]) -> Tensor:

@@ -7,7 +7,7 @@ can copy and edit. It is saved whole in the run it made.
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
+from macer.foreign import nearest
 from macer.mistake import Mistake
 
 
@@ -63,6 +64,35 @@ class TrainRecipe:
     beta: float = 16.0
     "Inverse temperature β of the robustness term."
 
+    eta: float = 0.5
+    "Weight η: of the entropy in Consistency, of the mixed images in SmoothMix."
+    consistency: float = 10.0
+    "Weight of the consistency term beside MACER's, in macer-consistency."
+    attack: Literal["pgd", "ddn"] = "pgd"
+    "Attack of SmoothAdv."
+    epsilon: float = 1.0
+    "ℓ₂ length ε of the attack on images (SmoothAdv) or on noise (CAT-RS; Sun: of all steps)."
+    epsilon_ramp: Whole = 10
+    "Epochs over which SmoothAdv's ε, and SmoothMix's η, rise; 0 begins with all of it."
+    steps: Whole = 4
+    "Steps T of the attack."
+    step_size: float = 0.0
+    "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, ε/T for Sun."
+    teacher: str = ""
+    "Run or model file of the teacher that CAT-RS takes its targets from."
+    drop_epoch: Whole = 0
+    "Epoch at which Sun drops hard images and begins to weigh the others; 0 is never."
+    drop_below: float = 0.5
+    "Accuracy under noise below which an image is dropped."
+    reweight_every: Whole = 10
+    "Epochs between two weighings of the images."
+    labelled: Whole = 0
+    "Train on this many labelled images and take the others as unlabelled; 0 is all labelled."
+    pseudo: str = ""
+    "Run or model file whose predictions label the unlabelled images."
+    pseudo_weight: float = 1.0
+    "Weight of an unlabelled image's loss."
+
     epochs: Whole = 440
     "Passes over the training images."
     batch: Whole = 64
@@ -101,15 +131,22 @@ class TrainRecipe:
         for name in ("sigma", "gamma", "beta", "lr"):
             value = getattr(self, name)
             _require(name, 0 < value < math.inf, "> 0", value)
-        for name in ("k", "epochs", "batch"):
+        for name in ("k", "epochs", "batch", "reweight_every"):
             value = getattr(self, name)
             _require(name, value >= 1, "at least 1", value)
-        for name in ("lam", "weight_decay", "clip", "crop", "held_out"):
+        at_least_0 = (
+            *("lam", "eta", "consistency", "epsilon", "epsilon_ramp", "steps", "step_size"),
+            *("drop_epoch", "labelled", "pseudo_weight"),
+            *("weight_decay", "clip", "crop", "held_out"),
+        )
+        for name in at_least_0:
             value = getattr(self, name)
             _require(name, 0 <= value < math.inf, "at least 0", value)
         for name in ("momentum", "ema"):
             value = getattr(self, name)
             _require(name, 0 <= value < 1, "in [0, 1)", value)
+        _require("drop_below", 0 <= self.drop_below <= 1, "in [0, 1]", self.drop_below)
+        _require("labelled", not self.pseudo or self.labelled > 0, "> 0 with pseudo", self.labelled)
         _require("lam_ramp", 0 < self.lam_ramp <= 1, "in (0, 1]", self.lam_ramp)
         _require("lr_peak", 0 <= self.lr_peak <= 1, "in [0, 1]", self.lr_peak)
         _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
@@ -140,19 +177,21 @@ class CertifyRecipe:
     "Hard votes by Clopper–Pearson, or the soft classifier by Hoeffding or Bernstein."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."
+    radius: float | None = None
+    "Certify this radius only, and stop sampling once it is decided; hard votes."
     exact: bool = True
     "Integer noise, for which certificates hold in floating point too; 8-bit images only."
     seed: Whole = 0
     "Seed of the noise."
     score: bool = False
     "Abstain at once where the selected class is wrong: the same accuracy and ACR for less work."
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    "Arithmetic of the network, to which certificates belong; auto is bf16 on a GPU, else fp32."
 
     def __post_init__(self) -> None:
         _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
-
-    def arguments(self) -> dict[str, Any]:
-        """What `certify` takes of it."""
-        return {name: value for name, value in asdict(self).items() if name != "score"}
+        if self.radius is not None and self.bound != "clopper-pearson":
+            raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
 
 
 def recipe_names() -> list[str]:
@@ -198,5 +237,6 @@ def _recipe_text(name: str) -> str:
         except UnicodeDecodeError as error:
             raise Mistake(f"recipe {name} must be a TOML file in UTF-8: {error}") from error
     raise Mistake(
-        f"unknown recipe {name!r}; choose from {', '.join(recipe_names())}, or name a TOML file"
+        f"unknown recipe {name!r}{nearest(name, recipe_names())}; `macer recipes` lists them, "
+        "or name a TOML file"
     )

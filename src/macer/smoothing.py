@@ -28,11 +28,11 @@ CPU_TASK = 5
 
 
 class Tally(NamedTuple):
-    """What the samples of each image add up to; every array is (images, classes) int64."""
+    """What the samples of each image add up to, in int64."""
 
-    votes: Tensor  # how often f(x + η) = c
-    first: Tensor  # Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰: A[1, :]
-    second: Tensor  # Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰: A[2, :]
+    votes: Tensor  # (images, classes): how often f(x + η) = c
+    first: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰, A[1, :]
+    second: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰, A[2, :]
 
 
 def sample_under_noise(
@@ -44,13 +44,14 @@ def sample_under_noise(
     seed: int,
     purpose: Purpose,
     indices: Sequence[int],
-    beta: float = 1.0,
+    betas: Sequence[float] = (),
+    drawn: int = 0,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> Tally:
     """Draw `num` samples of the network around each image and add them up.
 
-    ηⱼ ~ N(0, σ²I);  zⱼ = softmax(β u(x + ηⱼ))
+    ηⱼ ~ N(0, σ²I);  zⱼ = softmax(β u(x + ηⱼ)) for each β
     A[1, :] ← A[1, :] + zⱼ;  A[2, :] ← A[2, :] + zⱼ²         [Zhai+20, Alg. 2, SampleUnderNoise]
     votes[argmax_c u_c(x + ηⱼ)] ← votes[…] + 1                  [Cohen+19, SampleUnderNoise]
 
@@ -60,6 +61,8 @@ def sample_under_noise(
         images: (images, channels, height, width) on the model's device; uint8 gets exact noise,
             float32 in [0, 1] ordinary noise.
         indices: the number of each image in its data set, which names its noise.
+        betas: inverse temperatures β to take the soft moments at.
+        drawn: samples of these images drawn already, in whole chunks; the ones after them follow.
         batch_size: rows the network sees at once on an accelerator, in whole chunks; on a CPU it
             always sees one chunk, since another shape could change the logits.
     """
@@ -79,16 +82,17 @@ def sample_under_noise(
         sums = []
         for chunks in _grouped(iter(task), rows // CHUNK):
             batch, decided = copies.draw(chunks)
-            sums.append(_sums(model(batch), decided, chunks, beta))
+            sums.append(_sums(model(batch), decided, chunks, betas))
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
 
     on_cpu = images.device.type == "cpu"
-    work = _grouped(_chunks(len(images), num), CPU_TASK if on_cpu else rows // CHUNK)
+    chunks_a_task = CPU_TASK if on_cpu else rows // CHUNK
+    work = _grouped(_chunks(len(images), num, drawn // CHUNK), chunks_a_task)
     tally: Tally | None = None
     with evaluating(model):
         check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
         for task, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
-            tally = tally or Tally(*(t.new_zeros(len(images), t.shape[1]) for t in sums))
+            tally = tally or Tally(*(t.new_zeros(len(images), *t.shape[1:]) for t in sums))
             slots = torch.tensor([chunk.slot for chunk in task]).to(images.device)
             for total, values in zip(tally, sums, strict=True):
                 total.index_add_(0, slots, values)
@@ -123,24 +127,31 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             part.training = True
 
 
-def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, beta: float) -> Tally:
+def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:
     """What each chunk of a batch adds up to; rows that were not asked for do not count."""
     logits, decided = logits[: len(chunks) * CHUNK], decided[: len(chunks) * CHUNK]
     asked = torch.tensor([chunk.rows for chunk in chunks]).to(logits.device)
     counts = (torch.arange(CHUNK, device=logits.device) < asked[:, None]).flatten()
     counts = (counts & decided & logits.isfinite().all(dim=1))[:, None]
     votes = logits.argmax(dim=1, keepdim=True)
-    u = torch.where(counts, logits, torch.zeros_like(logits)).double()
-    z = ((beta * u).softmax(dim=1) / SOFT_UNIT).long() * counts
-    ballots = torch.zeros_like(z).scatter_(1, votes, counts.long())
-    return Tally(*(v.view(len(chunks), CHUNK, -1).sum(dim=1) for v in (ballots, z, z * z)))
+    ballots = counts.new_zeros(logits.shape, dtype=torch.int64).scatter_(1, votes, counts.long())
+    z = _soft_outputs(torch.where(counts, logits, torch.zeros_like(logits)), betas)
+    z = z * counts[:, None]
+    parts = (ballots, z, z * z)
+    return Tally(*(v.view(len(chunks), CHUNK, *v.shape[1:]).sum(dim=1) for v in parts))
 
 
-def _chunks(images: int, num: int) -> Iterator[Chunk]:
-    """All chunks of all images; an image's last one may ask for fewer rows."""
+def _soft_outputs(logits: Tensor, betas: Sequence[float]) -> Tensor:
+    """z = softmax(βu) for each β, rounded down: (rows, betas, classes)."""
+    u = logits.double()[:, None] * torch.tensor(betas, device=logits.device).double()[:, None]
+    return (u.softmax(dim=2) / SOFT_UNIT).long()
+
+
+def _chunks(images: int, num: int, first: int) -> Iterator[Chunk]:
+    """The chunks of all images from their first on; an image's last may ask for fewer rows."""
     for slot in range(images):
         for start in range(0, num, CHUNK):
-            yield Chunk(slot, start // CHUNK, min(CHUNK, num - start))
+            yield Chunk(slot, first + start // CHUNK, min(CHUNK, num - start))
 
 
 def _grouped(chunks: Iterator[Chunk], size: int) -> Iterator[Chunks]:

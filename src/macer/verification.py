@@ -7,13 +7,17 @@ from pathlib import Path
 
 import torch
 
-from macer.certification import Certificate, certify, conclude
-from macer.certifying import Target
+from macer.certification import Certificate, conclude
+from macer.certifying import certify_by_recipes
 from macer.data import Split, fingerprint
-from macer.journal import Contents, Record, read_journal, table_text
+from macer.fixed_radius import conclude_at
+from macer.inference import for_inference
+from macer.journal import Contents, Header, Record, read_journal, table_lines
 from macer.mistake import AuditFailed
 from macer.recipes import CertifyRecipe
+from macer.sequential import looks
 from macer.smoothing import Tally
+from macer.targets import Target
 
 
 def recompute(contents: Contents) -> int:
@@ -21,10 +25,18 @@ def recompute(contents: Contents) -> int:
     for record in contents.records.values():
         if _concluded(contents, record) != record.certificate:
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
-        total = sum(record.certificate.estimation)
-        if contents.header["bound"] == "clopper-pearson" and total > contents.header["n"]:
-            raise AuditFailed(f"image {record.idx}: {total} votes of n = {contents.header['n']}")
+        total, drawn = sum(record.certificate.estimation), record.certificate.drawn
+        if drawn not in _sample_sizes(contents.header):
+            raise AuditFailed(f"image {record.idx}: {drawn} samples, of n = {contents.header['n']}")
+        if contents.header["bound"] == "clopper-pearson" and total > drawn:
+            raise AuditFailed(f"image {record.idx}: {total} votes of {drawn} samples")
     return len(contents.records)
+
+
+def _sample_sizes(header: Header) -> list[int]:
+    """How many samples may lie behind a certificate; none where only a score was wanted."""
+    sizes = [header["n"]] if header["radius"] is None else looks(header["n"])
+    return [*sizes, 0] if header["score"] else sizes
 
 
 def _concluded(contents: Contents, record: Record) -> Certificate:
@@ -34,13 +46,18 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
         for counts in (evidence.selection, evidence.estimation)
     )
     squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
+    drawn = torch.tensor([evidence.drawn])
+    level = {name: header[name] for name in ("sigma", "n", "alpha")}
+    if header["radius"] is not None:
+        radius = header["radius"]
+        [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
+        return certificate
     [certificate] = conclude(
         Tally(selection, selection, selection),
         Tally(estimation, estimation, squares),
-        sigma=header["sigma"],
-        n=header["n"],
-        alpha=header["alpha"],
         bound=header["bound"],
+        drawn=drawn,
+        **level,
     )
     return certificate
 
@@ -55,6 +72,10 @@ def check_sources(contents: Contents, target: Target, split: Split) -> None:
             raise AuditFailed(
                 f"{name} is {found[:16]}…, the journal names {contents.header[name][:16]}…"
             )
+    if target.architecture != contents.header["model"]:
+        raise AuditFailed(
+            f"the model is {target.architecture}, the journal names {contents.header['model']}"
+        )
     for record in contents.records.values():
         if record.label != int(split.labels[record.idx]):
             raise AuditFailed(f"image {record.idx}: its label is not the data set's")
@@ -62,7 +83,7 @@ def check_sources(contents: Contents, target: Target, split: Split) -> None:
 
 def check_table(contents: Contents, path: Path) -> None:
     """The table beside the journal must be the one that the journal gives."""
-    if path.read_text(encoding="utf-8") != table_text(contents):
+    if path.read_text(encoding="utf-8") != "".join(table_lines(contents)):
         raise AuditFailed(f"{path} is not the table of its journal; certify again to write it anew")
 
 
@@ -74,17 +95,18 @@ def resample(
         sorted(contents.records), min(images, len(contents.records))
     )
     recipe = CertifyRecipe(**{f.name: contents.header[f.name] for f in fields(CertifyRecipe)})
-    model = target.model.to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = for_inference(
+        target.model, shape=target.shape, precision=recipe.precision, device=device
+    )
     for idx in chosen:
-        [certificate] = certify(
+        [[certificate]] = certify_by_recipes(
             model,
             torch.from_numpy(split.images[[idx]]).to(device),
+            [recipe],
             sigma=contents.header["sigma"],
             batch_size=contents.header["rows"],
             indices=[idx],
-            labels=split.labels[[idx]].tolist() if recipe.score else None,
-            **recipe.arguments(),
+            labels=split.labels[[idx]].tolist(),
         )
         if certificate != contents.records[idx].certificate:
             raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
