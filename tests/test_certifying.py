@@ -90,6 +90,29 @@ def test_certificates_do_not_depend_on_batch_size_pieces_or_order() -> None:
     assert rows == whole
 
 
+def test_certificates_made_in_parts_merge_into_the_table_of_one_run() -> None:
+    whole = certified("whole", "--stop", "24")
+    for rank in range(3):  # as machines would share them
+        certified(f"part{rank}", "--start", str(8 * rank), "--stop", str(8 * rank + 9 - rank // 2))
+    parts = [f"part{rank}" for rank in (2, 0, 1)]
+    assert main(["merge", *parts, "--out", "merged"]) == 0
+    assert table(Path("merged")) == whole
+    assert Path("merged/certificates.tsv").read_bytes() == (
+        Path("whole/certificates.tsv").read_bytes()
+    )
+    assert main(["merge", *parts, "whole", "--out", "merged"]) == 0
+    assert table(Path("merged")) == whole
+
+
+def test_certificates_of_other_settings_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("one", "--stop", "2")
+    certified("two", "--stop", "2", "--seed", "1")
+    capsys.readouterr()
+    assert main(["merge", "one", "two", "--out", "merged"]) == 2
+    assert capsys.readouterr().err == "macer: seed must be 0 in two as in one, got 1\n"
+    assert not Path("merged").exists()
+
+
 def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() -> None:
     whole = certified("whole", "--stop", "40")
     score = certified("score", "--stop", "40", "--score")

@@ -166,7 +166,18 @@ def test_python_m_macer_is_the_command() -> None:
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("demo", "train", "certify", "predict", "report", "compare", "recipes", "data", "bench")
+    names = (
+        "demo",
+        "train",
+        "certify",
+        "predict",
+        "report",
+        "merge",
+        "compare",
+        "recipes",
+        "data",
+        "bench",
+    )
     for name in names:
         assert name in list(app)
         assert main([name, "--help"]) == 0
@@ -547,6 +558,9 @@ MISTAKES = [
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
     ("certify run --score yes", "Unused Tokens: ['yes']."),
     ("certify run --family yes", "Unused Tokens: ['yes']."),
+    ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
+    ("merge runn --out new", "no certificates in runn: expected runn/certificates.journal\n"),
+    ("merge run --out digit.png", "cannot use digit.png: File exists\n"),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
     ("verify run --weights digit.png", "target must be given with weights; add --target NAME\n"),
@@ -674,7 +688,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "IMAGES", "LOGS", "RECIPES"}
+        flags -= {"RUN", "IMAGES", "LOGS", "RECIPES", "PARTS"}
         assert flags or name == "recipes"
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

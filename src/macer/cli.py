@@ -260,6 +260,28 @@ def verify(
 
 
 @app.command
+def merge(*parts: Path, out: Path) -> None:
+    """Put certificates that were made in parts, on several machines say, into one folder.
+
+    Parameters
+    ----------
+    parts
+        Folders with certificates of the same model, data and settings.
+    out
+        Folder for all of them; a new one, or one to add to.
+    """
+    from macer.journal import merge_journals
+    from macer.logs import read_log
+
+    if not parts:
+        raise Mistake("parts must name at least one folder with certificates, got none")
+    contents = merge_journals(parts, out)
+    print_line(f"{len(contents.records)} certificates in {out}")
+    if contents.header["radius"] is None:
+        _print_report([read_log(out)])
+
+
+@app.command
 def attack(
     run: Path,
     /,

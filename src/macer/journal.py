@@ -9,7 +9,7 @@ from there when it is asked for: memory holds only where each image's record beg
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Decimal
@@ -182,6 +182,31 @@ def _end_last_line(path: Path) -> None:
         file.seek(-1, os.SEEK_END)
         if file.read() != b"\n":
             file.write(b"\n")
+
+
+def merge_journals(folders: Sequence[Path], out: Path) -> Contents:
+    """Put the certificates of several folders into one journal; all headers must be the same.
+
+    So machines or processes that certify some images each make the table that one would make.
+    """
+    parts = [read_journal(folder / "certificates.journal") for folder in folders]
+    for folder, part in zip(folders, parts, strict=True):
+        for name in {**parts[0].header, **part.header}:
+            first, other = parts[0].header.get(name), part.header.get(name)
+            if first != other:
+                raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
+    with open_journal(out / "certificates.journal", parts[0].header) as journal:
+        for folder, part in zip(folders, parts, strict=True):
+            for record in part.records.values():
+                known = journal.contents.records.get(record.idx)
+                if known is None:
+                    journal.append([record])
+                elif known.certificate != record.certificate:
+                    raise Mistake(
+                        f"image {record.idx} of {folder} must have one certificate, got 2"
+                    )
+        write_table(journal.contents, out / "certificates.tsv")
+    return journal.contents
 
 
 def write_table(contents: Contents, path: Path) -> None:
