@@ -192,8 +192,8 @@ MUTANTS = {
     ),
     "beta in the cross-entropy": Mutant(
         "losses/macer.py",
-        "return (_cross_entropy(u, labels)",
-        "return (_cross_entropy(beta * u, labels)",
+        "return _cross_entropy(u, labels)",
+        "return _cross_entropy(beta * u, labels)",
         "test_losses_macer.py",
     ),
     "hinge masked after the quantile": Mutant(
@@ -273,6 +273,30 @@ MUTANTS = {
     ),
     "a checkpoint that runs code": Mutant(
         "weights.py", "weights_only=True", "weights_only=False", "test_weights.py"
+    ),
+    "attack out of its ball": Mutant(
+        "attacks.py",
+        "return torch.where(_norm(delta) > epsilon, epsilon * unit(delta), delta)",
+        "return delta",
+        "test_attacks.py",
+    ),
+    "falsified certificates passed over": Mutant(
+        "falsification.py",
+        "[trial for trial in trials if trial.falsifies]",
+        "[]",
+        "test_falsification.py",
+    ),
+    "consistency turned round": Mutant(
+        "losses/consistency.py",
+        "log_z_bar - log_z.mean(dim=1)",
+        "log_z.mean(dim=1) - log_z_bar",
+        "test_losses_consistency.py",
+    ),
+    "hidden labels seen": Mutant(
+        "pseudo_labels.py",
+        "    labels[recipe.labelled :] = HIDDEN\n",
+        "",
+        "test_pseudo_labels.py test_training.py",
     ),
     "audit without arithmetic": Mutant(
         "verification.py",
