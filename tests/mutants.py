@@ -182,7 +182,34 @@ MUTANTS = {
         "test_journal.py",
     ),
     "another header accepted": Mutant(
-        "journal.py", "        if was != now:\n", "        if False:\n", "test_journal.py"
+        "journal.py",
+        "if difference := _difference(found, header):",
+        "if difference := None:",
+        "test_journal.py",
+    ),
+    "two certificates of an image merged": Mutant(
+        "journal.py",
+        "elif known[idx].certificate != record.certificate:",
+        "elif False:",
+        "test_certifying.py",
+    ),
+    "a trace taken for the network": Mutant(
+        "inference.py",
+        "return graph if _agree(model.float(), graph.float(), shape, tolerance=1e-3) else model",
+        "return graph",
+        "test_inference.py",
+    ),
+    "logits of eight bits": Mutant(
+        "inference.py",
+        "        _end_in_float(prepared)\n",
+        "        pass\n",
+        "test_inference.py",
+    ),
+    "another device's samples": Mutant(
+        "verification.py",
+        'if contents.header["device"] != device.type:',
+        "if False:",
+        "test_certifying.py",
     ),
     "a wrong prediction counts": Mutant(
         "scores.py",

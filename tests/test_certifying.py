@@ -113,6 +113,39 @@ def test_certificates_of_other_settings_do_not_merge(capsys: pytest.CaptureFixtu
     assert not Path("merged").exists()
 
 
+def test_two_certificates_of_one_image_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("one", "--stop", "2")
+    contents = read_journal(Path("one/certificates.journal"))
+    record = contents.records[1]
+    other = replace(record, certificate=replace(record.certificate, radius=9.0))
+    with open_journal(Path("two/certificates.journal"), contents.header) as journal:
+        journal.append([other])
+    capsys.readouterr()
+    assert main(["merge", "one", "two", "--out", "merged"]) == 2
+    assert capsys.readouterr().err == (
+        "macer: image 1 of two must have the certificate it has in merged, got another one\n"
+    )
+    assert read_journal(Path("merged/certificates.journal")).records[1] == record
+
+
+def test_certificates_of_another_device_are_not_drawn_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    certified("one", "--stop", "2")
+    contents = read_journal(Path("one/certificates.journal"))
+    path = Path("two/certificates.journal")
+    with open_journal(path, contents.header | {"device": "cuda"}) as journal:
+        journal.append(contents.records.values())
+    write_table(read_journal(path), Path("two/certificates.tsv"))
+    capsys.readouterr()
+    command = ["verify", "two", "--target", "nets:net", "--device", "cpu"]
+    assert main(command) == 0
+    assert main([*command, "--resample", "1"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "macer: device must be cuda, that of the certificates"
+    )
+
+
 def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() -> None:
     whole = certified("whole", "--stop", "40")
     score = certified("score", "--stop", "40", "--score")

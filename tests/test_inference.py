@@ -92,13 +92,15 @@ class Branching(nn.Module):
 class Moody(nn.Module):
     """A network that a trace changes: it does something else each other call."""
 
+    calls = 0  # of all its copies: the trace is the first
+
     def __init__(self) -> None:
         super().__init__()
-        self.fc, self.calls = nn.Linear(16, 2), 0
+        self.fc = nn.Linear(16, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        return self.fc(x.flatten(1)) * (1 if self.calls % 2 else -1)
+        Moody.calls += 1
+        return self.fc(x.flatten(1)) * (1 if Moody.calls % 2 else -1)
 
 
 @pytest.mark.parametrize("network", [Twice, Branching])
@@ -110,12 +112,10 @@ def test_what_cannot_be_folded_stays_the_same_function(network):
     assert torch.equal(prepared(images), model(images))
 
 
-def test_a_trace_that_is_another_function_is_not_used():
-    model = Moody().eval()
-    prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
-    assert isinstance(prepared, Moody) or torch.equal(
-        prepared(torch.ones(1, 1, 4, 4)), model.fc(torch.ones(1, 16))
-    )
+def test_a_trace_that_is_another_function_is_not_used(monkeypatch):
+    monkeypatch.setattr(Moody, "calls", 0)
+    prepared = for_inference(Moody(), shape=(1, 4, 4), precision="fp32", device=CPU)
+    assert isinstance(prepared, Moody)
 
 
 def test_auto_is_the_devices_precision():

@@ -270,6 +270,7 @@ def merge(*parts: Path, out: Path) -> None:
     out
         Folder for all of them; a new one, or one to add to.
     """
+    from macer.certifying import at_radius
     from macer.journal import merge_journals
     from macer.logs import read_log
 
@@ -279,6 +280,8 @@ def merge(*parts: Path, out: Path) -> None:
     print_line(f"{len(contents.records)} certificates in {out}")
     if contents.header["radius"] is None:
         _print_report([read_log(out)])
+    else:
+        print_line(at_radius(contents))
 
 
 @app.command

@@ -39,7 +39,8 @@ from macer.targets import Target
 # thousand points raise a false alarm once in five hundred attacks.
 LEVEL = 1e-6
 
-# Noisy copies that the network is differentiated for at once; those of ResNet-50 take 20 GiB.
+# Noisy copies that the network is differentiated for at once: few, since a backward pass keeps
+# all activations of theirs.
 _ROWS = 256
 
 # The judgement of a restart is named by image + restart · 2³²; no data set has so many images.

@@ -167,13 +167,19 @@ def open_journal(path: Path, header: Header) -> Iterator[Writer]:
 
 
 def _check_header(path: Path, found: Header, header: Header) -> None:
-    for name in {**found, **header}:
-        was, now = found.get(name), header.get(name)
-        if was != now:
-            raise Mistake(
-                f"{name} must be {was} to continue {path}, got {now}; "
-                "choose another --out or move the journal away"
-            )
+    if difference := _difference(found, header):
+        name, was, now = difference
+        raise Mistake(
+            f"{name} must be {was} to continue {path}, got {now}; "
+            "choose another --out or move the journal away"
+        )
+
+
+def _difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
+    """The first entry in which two headers differ, with both its values."""
+    differing = (name for name in {**a, **b} if a.get(name) != b.get(name))
+    name = next(differing, None)
+    return None if name is None else (name, a.get(name), b.get(name))
 
 
 def _end_last_line(path: Path) -> None:
@@ -190,23 +196,28 @@ def merge_journals(folders: Sequence[Path], out: Path) -> Contents:
     So machines or processes that certify some images each make the table that one would make.
     """
     parts = [read_journal(folder / "certificates.journal") for folder in folders]
+    header = parts[0].header
     for folder, part in zip(folders, parts, strict=True):
-        for name in {**parts[0].header, **part.header}:
-            first, other = parts[0].header.get(name), part.header.get(name)
-            if first != other:
-                raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
-    with open_journal(out / "certificates.journal", parts[0].header) as journal:
+        if difference := _difference(header, part.header):
+            name, first, other = difference
+            raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
+    with open_journal(out / "certificates.journal", header) as journal:
         for folder, part in zip(folders, parts, strict=True):
-            for record in part.records.values():
-                known = journal.contents.records.get(record.idx)
-                if known is None:
-                    journal.append([record])
-                elif known.certificate != record.certificate:
-                    raise Mistake(
-                        f"image {record.idx} of {folder} must have one certificate, got 2"
-                    )
+            journal.append(_fresh(part.records, journal.contents.records, folder))
         write_table(journal.contents, out / "certificates.tsv")
     return journal.contents
+
+
+def _fresh(records: Records, known: Records, folder: Path) -> Iterator[Record]:
+    """The records whose images are not known yet; the others must be the same."""
+    for idx, record in records.items():
+        if idx not in known:
+            yield record
+        elif known[idx].certificate != record.certificate:
+            raise Mistake(
+                f"image {idx} of {folder} must have the certificate it has in {known.path.parent}, "
+                "got another one"
+            )
 
 
 def write_table(contents: Contents, path: Path) -> None:

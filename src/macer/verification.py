@@ -13,7 +13,7 @@ from macer.data import Split, fingerprint
 from macer.fixed_radius import conclude_at
 from macer.inference import for_inference
 from macer.journal import Contents, Header, Record, read_journal, table_lines
-from macer.mistake import AuditFailed
+from macer.mistake import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe
 from macer.sequential import looks
 from macer.smoothing import Tally
@@ -91,6 +91,11 @@ def resample(
     contents: Contents, target: Target, split: Split, *, images: int, device: torch.device
 ) -> Iterator[int]:
     """Certify random images again from their seeds; yield each that gives equal counts."""
+    if contents.header["device"] != device.type:  # whose arithmetic is another
+        raise Mistake(
+            f"device must be {contents.header['device']}, that of the certificates, to draw their "
+            f"samples again, got {device.type}"
+        )
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
