@@ -30,6 +30,7 @@ mutants: $(READY)
 
 bench: $(READY)
 	$(BIN)/macer bench
+	$(BIN)/macer bench --train
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

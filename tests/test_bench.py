@@ -5,31 +5,22 @@ import pytest
 import torch
 from scipy.stats import chi2_contingency
 
-from macer import bench
-from macer.data import Split, load
+from macer import bench, rates
+from macer.data import load
 from macer.mistake import Mistake
 
-SIZES = {"images": 1, "n": 50, "train_images": 64, "device": torch.device("cpu")}
+SIZES = {"images": 1, "n": 50, "device": torch.device("cpu")}
 LINE = r"{}: plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"
 
 
-def test_the_benchmark_says_where_it_runs_then_compares_training_and_certification(
+def test_the_benchmark_says_where_it_runs_then_compares_certification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench, "ROUNDS", 1)
-    place, training, certification, in_bf16 = bench.run_bench(
-        images=1, n=50, train_images=100, device=torch.device("cpu")
-    )
+    monkeypatch.setattr(rates, "ROUNDS", 1)
+    place, certification, in_bf16 = bench.run_bench(**SIZES)
     assert place == f"1 threads, torch {torch.__version__}, LeNet on 28×28 images"
-    assert re.fullmatch(LINE.format("training, 64 images × k = 16"), training)
     assert re.fullmatch(LINE.format("certification, 1 images × n = 50"), certification)
     assert re.fullmatch(LINE.format("the same, ours in bf16, 1 images × n = 50"), in_bf16)
-
-
-def test_plain_and_our_epoch_see_the_same_number_of_samples() -> None:
-    split = load("mnist-sample", "train")
-    some = Split(split.images[:128], split.labels[:128])
-    assert bench.plain_epoch(some) == bench.our_epoch(some) == 128 * 16
 
 
 def test_plain_and_our_certification_agree_but_for_chance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +44,7 @@ def test_plain_and_our_certification_agree_but_for_chance(monkeypatch: pytest.Mo
 def test_the_ratio_is_that_of_the_median_times(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each run reads the clock twice: plain takes 4, 8, 9 seconds and ours 2, 1, 4.
     clock = iter([0, 4, 0, 2, 0, 8, 0, 1, 0, 9, 0, 4])
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: next(clock))
     line = bench._compare("work", 8000, lambda: None, lambda: None)
     assert line == "work: plain 1,000 samples/s, ours 4,000 samples/s, ratio 4.00"
 
@@ -63,8 +54,6 @@ def test_the_ratio_is_that_of_the_median_times(monkeypatch: pytest.MonkeyPatch) 
     [
         ({"images": 0}, "images must be in 1…2000, got 0"),
         ({"images": 2001}, "images must be in 1…2000, got 2001"),
-        ({"train_images": 63}, "train_images must be in 64…10000, got 63"),
-        ({"train_images": 10001}, "train_images must be in 64…10000, got 10001"),
         ({"n": 9}, "n must be at least 10 to certify anything"),
     ],
 )

@@ -8,7 +8,7 @@ import torch
 from examples import log_of, random_log
 from macer import comparison
 from macer.cli import main
-from macer.comparison import Entry, cells, compare, contributions, count_passes, notes
+from macer.comparison import Entry, cells, compare, contributions, notes, passes_of
 from macer.data import Split
 from macer.logs import CertificateLog
 from macer.losses import LOSSES
@@ -116,16 +116,16 @@ def test_costs_are_passes_and_time_relative_to_the_first():
 def test_passes_are_counted(tmp_path, monkeypatch, changes, passes):
     monkeypatch.chdir(tmp_path)
     train(tiny_recipe(epochs=1), tiny_split(), CLASSES, Path("run"))
-    assert count_passes(tiny_recipe(**changes), tiny_split(), Path("run")) == passes
+    assert passes_of(tiny_recipe(**changes), tiny_split(), Path("run")) == passes
 
 
 def test_passes_are_those_of_all_epochs(tmp_path):
     """Sun's method attacks and votes from an epoch on."""
     train(tiny_recipe(epochs=1), tiny_split(), CLASSES, tmp_path / "run")
     recipe = tiny_recipe(loss="sun", k=4, steps=3, step_size=0.25, epochs=4)
-    plain = count_passes(recipe, tiny_split(), tmp_path / "run")
+    plain = passes_of(recipe, tiny_split(), tmp_path / "run")
     later = replace(recipe, drop_epoch=2, drop_below=0.9)
-    assert count_passes(later, tiny_split(), tmp_path / "run") > plain
+    assert passes_of(later, tiny_split(), tmp_path / "run") > plain
 
 
 # the whole
@@ -157,7 +157,7 @@ def test_what_is_finished_is_not_done_again_and_the_table_stays(tmp_path, tiny_d
         taken(trainer, *arguments)
 
     monkeypatch.setattr(Trainer, "_take_step", take_step)
-    monkeypatch.setattr(comparison, "count_passes", lambda *_: 1.0)
+    monkeypatch.setattr(comparison, "passes_of", lambda *_: 1.0)
     again = cells(compared(tmp_path, recipes))[1]
     assert steps == []
     assert [row[:5] for row in again] == [row[:5] for row in rows]

@@ -11,7 +11,7 @@ from macer.certification import certify
 from macer.exact import BITS, levels, threshold
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
-from macer.noisy import CHUNK, Chunk, NoisyCopies
+from macer.noisy import CHUNK, Chunks, NoisyCopies
 
 SIGMAS = [0.12, 0.25, 0.5, 1.0]
 
@@ -112,7 +112,7 @@ def test_exact_copies_are_pixel_plus_noise_over_255():
         rows=2 * CHUNK,
         dtype=torch.float32,
     )
-    batch, decided = copies.draw((Chunk(1, 3, CHUNK), Chunk(0, 0, 10)))
+    batch, decided = copies.draw(Chunks(np.array([1, 0]), np.array([3, 0]), np.array([CHUNK, 10])))
     table = levels(0.25)
     raw = stream(1, Purpose.ESTIMATION, 8, 3).bit_generator.random_raw(CHUNK * 60)
     noise = (table.lowest + table.ranks(raw)[0].astype(int)).reshape(CHUNK, 4, 5, 3)
@@ -135,7 +135,7 @@ def test_an_undecided_draw_makes_its_sample_invalid(monkeypatch):
         return ranks(self, raw)
 
     monkeypatch.setattr(type(copies.table), "ranks", with_one_undecided)
-    _, decided = copies.draw((Chunk(0, 0, CHUNK),))
+    _, decided = copies.draw(Chunks(np.array([0]), np.array([0]), np.array([CHUNK])))
     assert decided.tolist() == [row != 5 for row in range(CHUNK)]
 
 

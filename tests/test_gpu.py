@@ -1,22 +1,24 @@
 """The GPU's noise beside the CPU's; these run where there is a GPU."""
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest, norm
+from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.certification import certify
 from macer.inference import for_inference
 from macer.losses import LOSSES
 from macer.noise import Purpose
-from macer.noisy import CHUNK, Chunk, NoisyCopies
+from macer.noisy import CHUNK, Chunks, NoisyCopies
 from macer.probe import check_rows
 from macer.trainer import Trainer
 from tiny_models import tiny_recipe, tiny_split
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-CHUNKS = tuple(Chunk(slot, number, CHUNK) for slot, number in ((0, 0), (3, 7), (4, 1000), (2, 1)))
+CHUNKS = Chunks(np.array([0, 3, 4, 2]), np.array([0, 7, 1000, 1]), np.full(4, CHUNK))
 
 
 def copies(images, dtype=torch.float32, sigma=0.25):
@@ -86,21 +88,82 @@ def test_a_convolution_of_pairs_is_the_convolution(shape, with_shortcut):
     )
     weight, bias = torch.randn(channels, channels, 3, 3, **like), torch.randn(channels).cuda()
     found = pairs_relu(x, pairs_weight(weight), bias, shortcut if with_shortcut else None)
-    expected = torch.nn.functional.conv2d(x.double(), weight.double(), bias.double(), padding=1)
+    expected = F.conv2d(x.double(), weight.double(), bias.double(), padding=1)
     expected = (expected + (shortcut.double() if with_shortcut else 0)).relu()
     assert difference(found, expected) < 4e-3
 
 
-@pytest.mark.parametrize(("channels", "outputs"), [(3, 16), (3, 64), (1, 20), (2, 7)])
-def test_a_stem_is_the_convolution(channels, outputs):
+@pytest.mark.parametrize(
+    ("channels", "size", "padding", "outputs", "pool", "pixels"),
+    [(3, 3, 1, 16, 1, (32, 32)), (3, 3, 1, 64, 1, (9, 13)), (1, 3, 1, 20, 2, (9, 13)),
+     (2, 3, 0, 7, 1, (6, 5)), (1, 5, 0, 32, 2, (28, 28)), (1, 5, 0, 24, 2, (11, 12)),
+     (1, 5, 2, 20, 2, (7, 9)), (1, 5, 1, 5, 1, (5, 6)), (2, 4, 1, 8, 2, (9, 9))],
+)  # fmt: skip
+def test_a_stem_is_the_convolution_and_the_pooling(channels, size, padding, outputs, pool, pixels):
     from macer.convolution import stem_relu, stem_weight
 
     like = {"device": "cuda", "dtype": torch.bfloat16}
-    x = torch.randn(5, channels, 9, 13, **like).contiguous(memory_format=torch.channels_last)
-    weight, bias = torch.randn(outputs, channels, 3, 3, **like), torch.randn(outputs).cuda()
-    found = stem_relu(x, *stem_weight(weight, bias), outputs=outputs)
-    expected = torch.nn.functional.conv2d(x.double(), weight.double(), bias.double(), padding=1)
-    assert found.shape == expected.shape and difference(found, expected.relu()) < 4e-3
+    x = torch.randn(5, channels, *pixels, **like).contiguous(memory_format=torch.channels_last)
+    weight, bias = torch.randn(outputs, channels, size, size, **like), torch.randn(outputs).cuda()
+    settings = {"outputs": outputs, "size": size, "padding": padding, "pool": pool}
+    found = stem_relu(x, *stem_weight(weight, bias), **settings)
+    expected = F.conv2d(x.double(), weight.double(), bias.double(), padding=padding)
+    expected = F.max_pool2d(expected.relu(), pool)
+    assert found.shape == expected.shape and difference(found, expected) < 4e-3
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    "shape", [(70, 56, 8, 8), (3, 8, 5, 7), (5, 16, 3, 2), (1, 200, 2, 2), (2, 4104, 2, 2),
+              (2, 12, 4, 4)]
+)  # fmt: skip
+def test_halved_is_max_pooling(shape):
+    from macer.pooling import halved
+
+    x = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+    x = x.contiguous(memory_format=torch.channels_last)
+    assert torch.equal(halved(x), F.max_pool2d(x, 2))
+
+
+def classifier(*after_convolution):
+    """LeNet of modules, with these after its convolutions."""
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 20, 5), *after_convolution, torch.nn.Conv2d(20, 50, 5),
+        *after_convolution, torch.nn.AdaptiveMaxPool2d(4), torch.nn.Flatten(),
+        torch.nn.Linear(800, 500), torch.nn.ReLU(), torch.nn.Linear(500, 10),
+    )  # fmt: skip
+
+
+POOL, RELU = torch.nn.MaxPool2d(2), torch.nn.ReLU()
+
+
+@pytest.mark.parametrize(
+    ("model", "pools"),
+    [
+        (lambda: build_model("lenet", num_classes=10, shape=(1, 28, 28)), [2, 2]),
+        (lambda: classifier(POOL, RELU), [2, 2]),
+        (lambda: classifier(RELU, POOL), [2, 2]),
+        (lambda: classifier(RELU, torch.nn.MaxPool2d(2, ceil_mode=True)), [1, 1]),
+        (lambda: classifier(RELU, torch.nn.MaxPool2d(3, stride=2)), [1, 1]),
+    ],
+)
+def test_pooling_becomes_part_of_the_convolution_before_it(model, pools):
+    from macer.fusion import ConvolutionReLU
+
+    torch.manual_seed(0)
+    model = model().eval()
+    fast = for_inference(model, shape=(1, 28, 28), precision="bf16", device=torch.device("cuda"))
+    layers = [layer for layer in fast.modules() if isinstance(layer, ConvolutionReLU)]
+    assert [layer.pool for layer in layers] == pools
+    assert [layer.stem is not None for layer in layers] == [True, False]
+    assert not any(isinstance(layer, torch.nn.Conv2d) for layer in fast.modules())
+    names = {name for name, layer in fast.named_modules() if type(layer) is torch.nn.MaxPool2d}
+    left = [n for n in fast.graph.nodes if n.target in names or n.target is F.max_pool2d]
+    assert len(left) == pools.count(1)
+    images = torch.rand(64, 1, 28, 28)
+    with torch.inference_mode():
+        found = fast(images.cuda().bfloat16().contiguous(memory_format=torch.channels_last))
+        assert difference(found.cpu(), model(images)) < 0.03
 
 
 @pytest.mark.parametrize(
@@ -119,6 +182,17 @@ def test_the_prepared_network_is_the_network_up_to_bf16(name, shape):
         assert difference(found.cpu(), model(images)) < 0.03
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in fast.modules())
     check_rows(fast, shape, rows=400, dtype=torch.bfloat16, device=torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("name", "shape"), [("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32))])
+def test_a_prepared_network_lets_nan_through_so_that_such_a_sample_votes_for_nobody(name, shape):
+    model = noisy(build_model(name, num_classes=10, shape=shape))
+    fast = for_inference(model, shape=shape, precision="bf16", device=torch.device("cuda"))
+    images = torch.rand(4, *shape, device="cuda").bfloat16()
+    images[2, 0, 3, 4] = torch.nan
+    with torch.inference_mode():
+        logits = fast(images.contiguous(memory_format=torch.channels_last))
+    assert logits[2].isnan().all() and logits[[0, 1, 3]].isfinite().all()
 
 
 def test_certificates_in_bf16_repeat_and_their_votes_are_close_to_those_in_fp32():

@@ -1,5 +1,7 @@
 """The network as certification runs it beside the network itself."""
 
+import operator
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch.nn import functional as F
 from macer.building import build_model
 from macer.inference import for_inference, resolved
 from macer.mistake import Mistake
+from macer.models import Normalize
 
 CPU = torch.device("cpu")
 
@@ -127,3 +130,13 @@ def test_auto_is_the_devices_precision():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(Mistake, match="precision must be one of fp32, bf16, got half"):
         for_inference(nn.Flatten(), shape=(1, 4, 4), precision="half", device=CPU)
+
+
+@pytest.mark.parametrize(("mean", "std", "left"), [(0.0, 1.0, 0), (0.5, 1.0, 1), (0.0, 0.25, 1)])
+def test_a_normalisation_that_does_nothing_is_left_out(mean, std, left):
+    torch.manual_seed(0)
+    model = nn.Sequential(Normalize([mean], [std]), nn.Flatten(), nn.Linear(9, 3))
+    fast = for_inference(model, shape=(1, 3, 3), precision="fp32", device=torch.device("cpu"))
+    assert sum(n.target in (operator.sub, operator.truediv) for n in fast.graph.nodes) == left
+    images = torch.rand(5, 1, 3, 3)
+    assert torch.equal(fast(images), model(images))

@@ -119,6 +119,28 @@ def test_training_reduces_the_loss_and_records_each_epoch(tmp_path):
     assert all(line["samples_per_second"] > 0 for line in lines)
 
 
+def test_the_manifest_has_the_seconds_of_all_epochs_and_the_samples_in_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(LOSSES, "macer", at_step(7, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", checkpoint_seconds=0.0)
+    trained(tmp_path / "run", resume=True)
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    seconds = sum(48 * FULL.k / line["samples_per_second"] for line in lines)
+    speed = Run(tmp_path / "run").read_manifest()["speed"]
+    assert speed == pytest.approx(
+        {"seconds": seconds, "samples_per_second": 3 * 48 * FULL.k / seconds}
+    )
+
+
+def test_a_finished_run_keeps_the_speed_and_the_device_it_was_trained_with(tmp_path):
+    trained(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    other = {"device": "another", "speed": {"seconds": 1.0, "samples_per_second": 2.0}}
+    run.write_manifest(run.read_manifest() | other)
+    trained(tmp_path / "run", resume=True)
+    assert {name: run.read_manifest()[name] for name in other} == other
+
+
 def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_path, monkeypatch):
     split = tiny_split()
     images = split.images.clip(0, 254)

@@ -1,7 +1,5 @@
-"""Our speed beside that of a plain implementation, measured in one run on one machine."""
+"""Certification beside a plain implementation, measured in one run on one machine."""
 
-import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -12,41 +10,28 @@ from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.certification import Certificate, certify, check_settings
-from macer.data import Split, load
+from macer.data import load
 from macer.inference import for_inference
-from macer.losses import macer_loss
 from macer.mistake import Mistake
 from macer.models import LeNet
-from macer.recipes import TrainRecipe
-from macer.trainer import Trainer
+from macer.rates import median_seconds
 
 SIGMA = 0.25
-K = 16
-BATCH = 64
 N0 = 100
-ROUNDS = 3
 
 
-def run_bench(*, images: int, n: int, train_images: int, device: torch.device) -> Iterator[str]:
-    """Time a MACER epoch (LeNet, k = 16) and certification, ours and plain in turn."""
+def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
+    """Time certification, ours and plain in turn."""
     if device.type == "cuda":
         from macer.bench_gpu import run_gpu_bench
 
         yield from run_gpu_bench(images=images, n=n, device=device)
         return
-    split, test = load("mnist-sample", "train"), load("mnist-sample", "test")
-    _check("images", images, 1, len(test.images))
-    _check("train_images", train_images, BATCH, len(split.images))
+    test = load("mnist-sample", "test")
+    if not 1 <= images <= len(test.images):
+        raise Mistake(f"images must be in 1…{len(test.images)}, got {images}")
     check_settings(sigma=SIGMA, n0=N0, n=n, alpha=0.001)
     yield f"{torch.get_num_threads()} threads, torch {torch.__version__}, LeNet on 28×28 images"
-    train_images -= train_images % BATCH  # our loop leaves a last batch that is not full out
-    some = Split(split.images[:train_images], split.labels[:train_images])
-    yield _compare(
-        f"training, {train_images} images × k = {K}",
-        train_images * K,
-        lambda: plain_epoch(some),
-        lambda: our_epoch(some),
-    )
     pictures = torch.from_numpy(test.images[:images])
     yield _compare(
         f"certification, {images} images × n = {n}",
@@ -62,25 +47,14 @@ def run_bench(*, images: int, n: int, train_images: int, device: torch.device) -
     )
 
 
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise Mistake(f"{name} must be in {least}…{most}, got {value}")
-
-
 def _compare(
     what: str, samples: int, plain: Callable[[], object], ours: Callable[[], object]
 ) -> str:
-    """Median times of both, taken in turn so that a busy moment falls on both."""
-    times: dict[str, list[float]] = {"plain": [], "ours": []}
-    for _ in range(ROUNDS):
-        for name, run in (("plain", plain), ("ours", ours)):
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
-    slow, fast = (statistics.median(times[name]) for name in ("plain", "ours"))
+    taken = median_seconds({"plain": plain, "ours": ours})
     return (
-        f"{what}: plain {samples / slow:,.0f} samples/s, ours {samples / fast:,.0f} samples/s, "
-        f"ratio {slow / fast:.2f}"
+        f"{what}: plain {samples / taken['plain']:,.0f} samples/s, "
+        f"ours {samples / taken['ours']:,.0f} samples/s, "
+        f"ratio {taken['plain'] / taken['ours']:.2f}"
     )
 
 
@@ -106,31 +80,6 @@ def plain_lenet() -> nn.Sequential:
     plain = PlainLeNet(num_classes=10, channels=1)
     plain.load_state_dict(network.state_dict())
     return nn.Sequential(normalize, plain)
-
-
-def our_epoch(split: Split) -> int:
-    """One epoch of the training loop, as `macer train` takes it; returns its samples."""
-    recipe = TrainRecipe(sigma=SIGMA, k=K, batch=BATCH)
-    trainer = Trainer(recipe, _lenet(), split, torch.device("cpu"))
-    return sum(trainer.samples for _ in trainer.rest_of_epoch())
-
-
-def plain_epoch(split: Split) -> int:
-    """One epoch as research code takes it: shuffled batches, `randn`, the default layout."""
-    model, samples = plain_lenet(), 0
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-    images = torch.from_numpy(split.images).float() / 255
-    labels = torch.from_numpy(split.labels)
-    for rows in torch.split(torch.randperm(len(images)), BATCH):
-        copies = images[rows].repeat_interleave(K, dim=0)
-        noisy = copies + SIGMA * torch.randn_like(copies)
-        logits = model(noisy).reshape(len(rows), K, 10)
-        loss = macer_loss(logits, labels[rows], sigma=SIGMA, lam=12.0, gamma=8.0, beta=16.0)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        samples += len(copies)
-    return samples
 
 
 def our_certification(images: Tensor, n: int, precision: str = "fp32") -> list[Certificate]:

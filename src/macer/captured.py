@@ -19,6 +19,7 @@ class CapturedStep:
         self._generators = generators
         self._graph: torch.cuda.CUDAGraph | None = None
         self._calls = 0
+        self._phase: object = None
 
     def __call__(self) -> None:
         """Take the step."""
@@ -30,9 +31,10 @@ class CapturedStep:
             self._graph = self._recorded()
         self._graph.replay()
 
-    def forget(self) -> None:
-        """Record the function anew at its next call."""
-        self._graph = None
+    def record_anew_if_changed(self, phase: object) -> None:
+        """Say what the function reads on the host; it is recorded anew when that has changed."""
+        if phase != self._phase:
+            self._graph, self._phase = None, phase
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

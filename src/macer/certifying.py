@@ -64,7 +64,7 @@ def certify_data_set(
     for one in recipes:
         _check(target, split, dataset, one, batch_size)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
-    rows = network_rows(device, batch_size)
+    rows = network_rows(device, batch_size, target.shape)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
     with ExitStack() as stack:
         journals = [

@@ -19,6 +19,7 @@ from macer.foreign import nearest
 from macer.mistake import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe, Whole, read_recipe, recipe_names
 from macer.stopping import Stopped
+from macer.zoo import certificates_folder, in_zoo, user_folder
 
 if TYPE_CHECKING:
     import torch
@@ -107,14 +108,16 @@ def train(
     """
     from macer.data import classes_of, load
     from macer.metrics import watching
+    from macer.run import Run
     from macer.training import train as train_model
+    from macer.training_speed import trained_line
 
     if not checkpoint_seconds >= 0:
         raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     folder = out or Path("runs") / _run_name(recipe)
     split = load(fields.dataset, "train", data)
     with watching(folder, tensorboard) as watch:
-        model = train_model(
+        train_model(
             fields,
             split,
             classes_of(fields.dataset, data),
@@ -124,7 +127,8 @@ def train(
             checkpoint_seconds=checkpoint_seconds,
             watch=watch,
         )
-    print_line(f"trained {model}; certify it with: macer certify {folder}")
+    print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
+    print_line(f"certify it with: macer certify {folder}")
 
 
 def _run_name(recipe: str) -> str:
@@ -155,8 +159,8 @@ def certify(
     Parameters
     ----------
     target
-        A run folder, a model file, package.module:function that returns an nn.Module, or with
-        weights a network that macer knows, such as resnet110.
+        A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
+        or with weights a network that macer knows, such as resnet110.
     sigma
         Noise level; needed only for a function or a network by name.
     dataset
@@ -173,7 +177,7 @@ def certify(
         Certify the soft classifier at these β too, by Bernstein from the same samples, each into
         a folder bernstein-BETA of its own.
     out
-        Folder for the certificates; the run itself by default.
+        Folder for the certificates; by default the run itself, and runs/zoo-NAME for zoo:NAME.
     batch_size
         Noisy images the network sees at once.
     """
@@ -199,12 +203,16 @@ def certify(
     )  # fmt: skip
     if settings.radius is not None:
         print_line(at_radius(contents))
-        return
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-    _print_report([read_log(one) for one in folders])
+    else:
+        folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+        _print_report([read_log(one) for one in folders])
+    if in_zoo(target) and out is None:
+        print_line(f"certificates: {folder}")
 
 
 def _folder_of(target: str, weights: Path | None) -> Path:
+    if in_zoo(target):
+        return user_folder(target)
     if weights is None and Path(target).is_dir():
         return Path(target)
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
@@ -212,9 +220,10 @@ def _folder_of(target: str, weights: Path | None) -> Path:
 
 def _dataset_of(target: str, weights: Path | None) -> str:
     from macer.run import load_model
+    from macer.targets import is_trained
 
-    if weights is None and Path(target).exists():
-        return load_model(Path(target))[1].dataset
+    if weights is None and is_trained(target):
+        return load_model(target)[1].dataset
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
 
 
@@ -235,7 +244,7 @@ def verify(
     Parameters
     ----------
     run
-        A folder with certificates.
+        A folder with certificates, or zoo:NAME for those in runs/zoo-NAME, else its own.
     target
         The model they are of; the run's own by default.
     resample
@@ -249,7 +258,7 @@ def verify(
     device_ = _device(device)
     contents, split, found = _sources(run, target, weights, normalise, data)
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
-    verification.check_table(contents, run / "certificates.tsv")
+    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
     print_line("weights, data, labels and table are those of the journal")
     if resample:
         again = verification.resample(contents, found, split, images=resample, device=device_)
@@ -307,7 +316,7 @@ def attack(
     Parameters
     ----------
     run
-        A folder with certificates.
+        A folder with certificates, or zoo:NAME for those in runs/zoo-NAME, else its own.
     target
         The model they are of; the run's own by default.
     images
@@ -353,7 +362,7 @@ def _sources(
     for flag, value in (("weights", weights), ("normalise", normalise)):
         if value is not None and target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
-    contents = verification.read_certificates(run)
+    contents = verification.read_certificates(certificates_folder(run))
     name = contents.header["dataset"]
     split = load(name, "test", data)
     found = find_target(
@@ -385,7 +394,7 @@ def predict(
     Parameters
     ----------
     run
-        A run folder or a model file.
+        A run folder, a model file or zoo:NAME.
     images
         Image files of the model's size.
     n0
@@ -426,7 +435,7 @@ def report(
     Parameters
     ----------
     logs
-        Run folders and log files; differences are to the first.
+        Run folders, log files and zoo:NAME; differences are to the first.
     start
         First image to count.
     stop
@@ -452,7 +461,7 @@ def report(
         raise Mistake("choose one of --csv, --latex and --markdown")
     if start < 0:
         raise Mistake(f"start must be at least 0, got {start}")
-    chosen = [select(read_log(path), start, stop, skip) for path in logs]
+    chosen = [select(read_log(certificates_folder(path)), start, stop, skip) for path in logs]
     if plot:
         from macer.curves import plot as draw_curves
 
@@ -541,6 +550,39 @@ def _sample_recipes() -> list[str]:
 
 
 @app.command
+def export(run: Path, /, *, out: Path, overwrite: bool = False) -> None:
+    """Write a model into a file of half the size, weights rounded to float16.
+
+    Parameters
+    ----------
+    run
+        A run folder, a model file or zoo:NAME.
+    out
+        The file, which every command takes as a model.
+    overwrite
+        Replace the file if there is one.
+    """
+    from macer.export import export_model
+
+    sha256 = export_model(run, out, overwrite=overwrite)
+    print_line(
+        f"exported {out}: {out.stat().st_size:,} bytes, SHA-256 {sha256}; "
+        "its certificates are those of the weights rounded to float16"
+    )
+
+
+@app.command
+def zoo() -> None:
+    """List the trained models that come with macer; zoo:NAME stands for a run or a model file."""
+    from macer.catalogue import HEADER, catalogue
+
+    if rows := catalogue():
+        _print_table(HEADER, rows)
+    else:
+        print_line("no trained models come with this macer")
+
+
+@app.command
 def recipes() -> None:
     """List the recipes that come with macer."""
     keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
@@ -570,24 +612,31 @@ def data(*, data: Data = None, download: str | None = None) -> None:
 
 @app.command
 def bench(
-    *, images: Whole = 20, n: Whole = 2000, train_images: Whole = 2048, device: Device = "auto"
+    *, train: bool = False, images: Whole = 20, n: Whole = 2000, device: Device = "auto"
 ) -> None:
-    """Time training and certification against a plain implementation, in one run.
+    """Time certification, or training, against a plain implementation, in one run.
 
-    On a CPU LeNet is trained and certified; on a GPU ResNet-110 and ResNet-18 are certified.
+    LeNet on a CPU, ResNet-110 and ResNet-18 on a GPU.
 
     Parameters
     ----------
+    train
+        Time MACER's training steps instead.
     images
         Images to certify.
     n
         Samples for each of them.
-    train_images
-        Images in the training epoch.
     """
-    from macer.bench import run_bench
+    device_ = _device(device)
+    if train:
+        from macer.bench_train import run_train_bench
 
-    for line in run_bench(images=images, n=n, train_images=train_images, device=_device(device)):
+        lines = run_train_bench(device=device_)
+    else:
+        from macer.bench import run_bench
+
+        lines = run_bench(images=images, n=n, device=device_)
+    for line in lines:
         print_line(line)
 
 

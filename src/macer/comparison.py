@@ -22,8 +22,8 @@ from macer.tables import images_text, setting, thousands, with_error
 from macer.targets import find_target
 from macer.teachers import FIELDS as TEACHERS
 from macer.teachers import load_teachers
-from macer.trainer import Trainer
 from macer.training import train
+from macer.training_speed import count_passes, epoch_seconds
 
 # Images of the little training in which forward passes are counted.
 COUNTED_IMAGES = 8
@@ -91,7 +91,7 @@ def compare(
             name,
             recipes[name],
             tuple(_certified(folder, dataset, exam, device) for folder in folders),
-            count_passes(asked[0], training, folders[0]),
+            passes_of(asked[0], training, folders[0]),
             float(np.median([_seconds(recipes[name], folder) for folder in folders])),
         )
     return [entries[name] for name in recipes]
@@ -140,34 +140,19 @@ def _certified(
     return select(read_log(folder), exam.start, exam.stop, exam.skip)
 
 
-def count_passes(recipe: TrainRecipe, training: Split, run: Path) -> float:
-    """Images that the network and its teacher see for each image in an epoch.
-
-    They are counted, in a little training from the run's weights: every epoch has one step of a
-    few images. Nothing is dropped from so few. It is done on the CPU, since a GPU may replay steps
-    without calling the network.
-    """
-    device = torch.device("cpu")
+def passes_of(recipe: TrainRecipe, training: Split, run: Path) -> float:
+    """Images that the network and its teacher see for each image in an epoch, counted."""
     few = Split(training.images[:COUNTED_IMAGES], training.labels[:COUNTED_IMAGES])
     model, card = load_model(run)
-    teachers = load_teachers(recipe, card, device)
+    teachers = load_teachers(recipe, card, torch.device("cpu"))
     teacher = teachers["teacher"].model if "teacher" in teachers else None
-    recipe = replace(recipe, batch=len(few.images), labelled=0, pseudo="", drop_below=0.0)
-    trainer = Trainer(recipe, model, few, device, teacher=teacher)
-    seen = []
-    for network in filter(None, (trainer.model, teacher)):
-        network.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    while trainer.epoch < recipe.epochs:
-        for _ in trainer.rest_of_epoch():
-            pass
-    return sum(seen) / len(few.images) / recipe.epochs
+    return count_passes(recipe, few, model, teacher).images
 
 
 def _seconds(recipe: TrainRecipe, run: Path) -> float:
     """Seconds of the run's median epoch."""
     lines = [json.loads(line) for line in Run(run).metrics.read_text("utf-8").splitlines()]
-    samples = lines[0]["step"] / lines[0]["epoch"] * recipe.batch * recipe.k
-    return float(np.median([samples / line["samples_per_second"] for line in lines]))
+    return float(np.median(epoch_seconds(lines, recipe)))
 
 
 def contributions(entry: Entry) -> Floats:

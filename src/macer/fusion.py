@@ -7,21 +7,72 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from macer.convolution import TILES, pairs_relu, pairs_weight, stem_relu, stem_weight
+from macer import convolution as ours
 from macer.inference import Layers, alone, calls
+from macer.pooling import halved
 
 
 def fuse(graph: fx.GraphModule) -> None:
-    """Replace relu(conv(x) [+ shortcut]) and strided 1×1 convolutions."""
+    """Replace relu(conv(x) [+ shortcut]), max_pool2d(…, 2) of it, and strided 1×1 convolutions."""
     layers: Layers = dict(graph.named_modules())
-    for node in list(graph.graph.nodes):
-        if node.target is F.relu or calls(node, layers, nn.ReLU):
-            _fuse_relu(graph, layers, node)
-    for node in graph.graph.nodes:
-        if calls(node, layers, nn.Conv2d) and _is_projection(layers[node.target]):
-            graph.set_submodule(node.target, Projection(layers[node.target]))
+    relus = [node for node in graph.graph.nodes if _is_relu(node, layers)]
+    for relu in relus:
+        _move_before_pooling(graph, layers, relu)
+        _fuse_relu(graph, layers, relu)
     graph.graph.eliminate_dead_code()
+    for node in list(graph.graph.nodes):
+        if _halves(node, layers):
+            _fuse_pooling(graph, layers, node)
+        elif calls(node, layers, nn.Conv2d) and _is_projection(layers[node.target]):
+            graph.set_submodule(node.target, Projection(layers[node.target]))
     graph.recompile()
+
+
+def _is_relu(node: fx.Node, layers: Layers) -> bool:
+    return node.target in (F.relu, torch.relu) or calls(node, layers, nn.ReLU)
+
+
+def _halves(node: Any, layers: Layers) -> bool:
+    """Whether the node is max_pool2d(x, 2), a function or a layer, with nothing else to it."""
+    settings: dict[str, Any]
+    if calls(node, layers, nn.MaxPool2d):
+        settings = vars(layers[node.target])  # type: ignore[assignment]
+    elif node.target is F.max_pool2d and len(node.args) == 2:  # as every trace has it
+        settings = {"kernel_size": node.args[1], **node.kwargs}
+    else:
+        return False
+    usual = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
+    return (
+        _is_both(settings["kernel_size"], 2)
+        and (settings.get("stride") is None or _is_both(settings["stride"], 2))
+        and all(_is_both(settings.get(name, value), value) for name, value in usual.items())
+    )
+
+
+def _is_both(value: Any, wanted: int) -> bool:
+    """Whether a setting for height and width is this number for both."""
+    return value in (wanted, (wanted, wanted), [wanted, wanted])
+
+
+def _move_before_pooling(graph: fx.GraphModule, layers: Layers, relu: Any) -> None:
+    """Make relu(max_pool2d(conv(x), 2)) max_pool2d(relu(conv(x)), 2), the same function."""
+    pooling = relu.args[0]
+    if not (_halves(pooling, layers) and len(pooling.users) == 1):
+        return
+    convolution = pooling.args[0]
+    if _fusible(graph, layers, convolution):
+        relu.replace_all_uses_with(pooling)
+        relu.update_arg(0, convolution)
+        pooling.update_arg(0, relu)
+        pooling.prepend(relu)
+
+
+def _fuse_pooling(graph: fx.GraphModule, layers: Layers, pooling: Any) -> None:
+    source = pooling.args[0]
+    if calls(source, layers, ConvolutionReLU) and alone(graph, source):
+        layers[source.target].pool = 2
+        pooling.replace_all_uses_with(source)
+        graph.graph.erase_node(pooling)
 
 
 def _fuse_relu(graph: fx.GraphModule, layers: Layers, relu: Any) -> None:
@@ -50,7 +101,13 @@ def _fusible(graph: fx.GraphModule, layers: Layers, node: Any) -> bool:
 
 
 class ConvolutionReLU(nn.Module):
-    """ReLU(convolution(x) + shortcut) in one kernel: ours for few channels, else cuDNN's."""
+    """max_pool2d(ReLU(convolution(x) + shortcut), pool): our kernels for few channels, or cuDNN's.
+
+    Args:
+        convolution: without groups, padded with zeros.
+    """
+
+    pool = 1  # or 2
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()
@@ -59,20 +116,27 @@ class ConvolutionReLU(nn.Module):
         bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.bias, self.bias32 = bias, bias.float()
-        self.where: Any = (convolution.stride, convolution.padding, convolution.dilation, 1)
-        outputs, inputs = weight.shape[:2]
-        ours = weight.shape[2:] == (3, 3) and self.where == ((1, 1), (1, 1), (1, 1), 1)
-        self.pairs = (
-            pairs_weight(weight) if ours and inputs == outputs and inputs in TILES else None
-        )
-        self.stem = stem_weight(weight, self.bias32) if ours and inputs <= 3 else None
+        padding: Any = convolution.padding
+        self.where: Any = (convolution.stride, padding, convolution.dilation, 1)
+        dense = convolution.stride == convolution.dilation == (1, 1)
+        pairs = dense and ours.suits_pairs(weight, padding)
+        stem = dense and ours.suits_stem(weight, padding)
+        self.pairs = ours.pairs_weight(weight) if pairs else None
+        self.stem = ours.stem_weight(weight, self.bias32) if stem else None
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
         """Activations, channels last."""
-        if self.pairs is not None and x.shape[3] % 2 == 0:
-            return pairs_relu(x, self.pairs, self.bias32, shortcut)
         if self.stem is not None and shortcut is None:
-            return stem_relu(x, *self.stem, outputs=len(self.weight))
+            size, padding = self.weight.shape[2], self.where[1][0]
+            return ours.stem_relu(
+                x, *self.stem, outputs=len(self.weight), size=size, padding=padding, pool=self.pool
+            )
+        y = self._convolved(x, shortcut)
+        return y if self.pool == 1 else halved(y)
+
+    def _convolved(self, x: Tensor, shortcut: Tensor | None) -> Tensor:
+        if self.pairs is not None and x.shape[3] % 2 == 0:
+            return ours.pairs_relu(x, self.pairs, self.bias32, shortcut)
         if shortcut is None:
             return torch.cudnn_convolution_relu(x, self.weight, self.bias, *self.where)
         return torch.cudnn_convolution_add_relu(

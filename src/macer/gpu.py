@@ -39,12 +39,12 @@ def _philox(counter, chunk, image, key0, key1):
 @triton.jit
 def _exact_lane(
     raw, lane, positions, inside, pixels, out, flags, thresholds, floats, row_size,
-    COUNT: tl.constexpr, STEP: tl.constexpr, SHIFT: tl.constexpr,
+    COUNT: tl.constexpr, STEPS: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     u = (raw >> SHIFT).to(tl.int64)
     rank = tl.zeros_like(lane)
-    step = STEP
-    for _ in tl.static_range(14):  # thresholds below U, by bisection
+    step = 1 << (STEPS - 1)
+    for _ in tl.static_range(STEPS):  # thresholds below U, by bisection
         trial = rank + step
         valid = trial <= COUNT
         below = tl.load(thresholds + tl.minimum(trial, COUNT) - 1) < u
@@ -62,7 +62,7 @@ def _exact_lane(
 def _exact_kernel(
     pixels, slots, numbers, images, out, flags, thresholds, floats,
     key0, key1, row_size, chunk_size,
-    COUNT: tl.constexpr, STEP: tl.constexpr, SHIFT: tl.constexpr,
+    COUNT: tl.constexpr, STEPS: tl.constexpr, SHIFT: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(1)
@@ -78,7 +78,7 @@ def _exact_kernel(
         positions = counter * 4 + lane
         _exact_lane(
             draws[lane], counter, positions, positions < chunk_size, pixels, out, flags,
-            thresholds, floats, row_size, COUNT, STEP, SHIFT,
+            thresholds, floats, row_size, COUNT, STEPS, SHIFT,
         )  # fmt: skip
 
 
@@ -144,6 +144,6 @@ class GpuNoise:
             _exact_kernel[grid](
                 self.pixels, slots, numbers, images, out, flags, self.thresholds, self.floats,
                 self.key, self.key[1:], row_size, chunk_size,
-                COUNT=count, STEP=8192, SHIFT=64 - BITS, ROWS=rows, BLOCK=BLOCK,
+                COUNT=count, STEPS=count.bit_length(), SHIFT=64 - BITS, ROWS=rows, BLOCK=BLOCK,
             )  # fmt: skip
         return flags

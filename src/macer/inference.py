@@ -1,6 +1,7 @@
 """A network as certification runs it: batch-norm folded, channels last, in one precision."""
 
 import copy
+import operator
 from typing import Any
 
 import torch
@@ -21,9 +22,10 @@ def for_inference(
     """A copy of the model in eval mode that computes the same function faster.
 
     Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
-    the shortcut added to it and the ReLU after it become one kernel. A certificate belongs to the
-    copy: rounding makes it another function than the model, if only just. A model that torch.fx
-    cannot take apart stays as it is.
+    the shortcut added to it and the ReLU and pooling after it become one or two kernels, with
+    channels of zeros where more are faster. A certificate belongs to the copy: rounding makes it
+    another function than the model, if only just. A model that torch.fx cannot take apart stays
+    as it is.
 
     Args:
         shape: (channels, height, width)
@@ -31,12 +33,15 @@ def for_inference(
     """
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
+    fuses = device.type == "cuda" and precision == "bf16"
     prepared = _folded(copy.deepcopy(model).eval().cpu(), shape)
+    if fuses:
+        prepared = _padded(prepared, shape)
     prepared.to(device=device, dtype=DTYPES[precision])
     prepared.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precision == "bf16" and isinstance(prepared, fx.GraphModule):
         _end_in_float(prepared)
-    if device.type == "cuda" and precision == "bf16":
+    if fuses:
         prepared = _fused(prepared, shape)
     return prepared.requires_grad_(False)
 
@@ -55,7 +60,18 @@ def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     except Exception:  # whatever the user's code raises on a symbol
         return model
     _fold(graph)
-    return graph if _agree(model.float(), graph.float(), shape, tolerance=1e-3) else model
+    return graph if agree(model.float(), graph.float(), shape, tolerance=1e-3) else model
+
+
+def _padded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with channels of zeros, or itself where that is not the same function."""
+    if not isinstance(model, fx.GraphModule):
+        return model
+    from macer.channels import pad_channels
+
+    graph = copy.deepcopy(model)
+    changed = pad_channels(graph)
+    return graph if changed and agree(model, graph, shape, tolerance=1e-3) else model
 
 
 def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
@@ -66,10 +82,10 @@ def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
 
     graph = fx.GraphModule(model, copy.deepcopy(model.graph))
     fuse(graph)
-    return graph if _agree(model, graph, shape, tolerance=0.03) else model
+    return graph if agree(model, graph, shape, tolerance=0.03) else model
 
 
-def _agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
+def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
     """Whether nothing but rounding tells two networks apart: a trace has only one branch."""
     like = next(a.parameters(), torch.zeros(()))
     images = torch.rand((8, *shape), generator=torch.Generator().manual_seed(0)).to(like)
@@ -83,7 +99,20 @@ def _logits(model: nn.Module, images: Tensor) -> Tensor:
     return logits.double()
 
 
+def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
+    """Leave out x − 0 and x / 1, as a normalisation by means of 0 and deviations of 1 has them."""
+    idle = {operator.sub: 0.0, operator.truediv: 1.0}
+    for node in list(graph.graph.nodes):
+        other: Any = node.args[1] if node.target in idle else None
+        if isinstance(other, fx.Node) and other.op == "get_attr":
+            value = operator.attrgetter(str(other.target))(graph)
+            if value.numel() and bool((value == idle[node.target]).all()):
+                node.replace_all_uses_with(node.args[0])
+    graph.graph.eliminate_dead_code()
+
+
 def _fold(graph: fx.GraphModule) -> None:
+    _drop_idle_arithmetic(graph)
     layers: Layers = dict(graph.named_modules())
     for norm in list(graph.graph.nodes):
         if not calls(norm, layers, nn.BatchNorm2d):
@@ -115,8 +144,13 @@ def calls(node: Any, layers: Layers, kind: type[nn.Module]) -> bool:
 
 def alone(graph: fx.GraphModule, node: fx.Node) -> bool:
     """Whether the layer is called once and its result used once: only then can it take more on."""
-    times = sum(other.target == node.target for other in graph.graph.nodes)
-    return times == 1 and len(node.users) == 1
+    return called_once(graph, node) and len(node.users) == 1
+
+
+def called_once(graph: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether no other node calls the layer: only then are its weights the node's own."""
+    others = [other for other in graph.graph.nodes if other.target == node.target]
+    return others == [node]
 
 
 class FloatLinear(nn.Module):

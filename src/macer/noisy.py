@@ -1,11 +1,12 @@
 """Noisy copies of images, chunk by chunk, on a CPU or a GPU, with ordinary or exact noise."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from macer.exact import levels
@@ -17,15 +18,17 @@ from macer.noise import Purpose, stream
 CHUNK = 100
 
 
-class Chunk(NamedTuple):
-    """Which samples a chunk holds."""
+class Chunks(NamedTuple):
+    """Which samples some chunks hold, an entry a chunk."""
 
-    slot: int  # position of the image
-    number: int  # of the chunk among the image's
-    rows: int  # samples asked for; the rest of the chunk is padding
+    slots: NDArray[np.int64]  # position of the image
+    numbers: NDArray[np.int64]  # of the chunk among the image's
+    rows: NDArray[np.int64]  # samples asked for; the rest of the chunk is padding
 
-
-Chunks = tuple[Chunk, ...]
+    def parts(self, size: int) -> "Iterator[Chunks]":
+        """The chunks in their order, `size` at a time."""
+        for start in range(0, len(self.slots), size):
+            yield Chunks(*(values[start : start + size] for values in self))
 
 
 class NoisyCopies:
@@ -52,7 +55,7 @@ class NoisyCopies:
         dtype: torch.dtype,
     ) -> None:
         self.pixels = images.permute(0, 2, 3, 1).contiguous()
-        self.indices = indices
+        self.indices = np.asarray(indices, dtype=np.int64)
         self.sigma, self.seed, self.purpose = sigma, seed, purpose
         self.shape = (rows, *self.pixels.shape[1:])
         self.dtype = dtype
@@ -77,21 +80,21 @@ class NoisyCopies:
         return batch.permute(0, 3, 1, 2).to(self.dtype), decided
 
     def _on_gpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
-        where = [(c.slot, c.number, self.indices[c.slot]) for c in chunks]
-        table = torch.tensor(where, dtype=torch.int64).T.contiguous().to(batch.device)
+        where = np.stack((chunks.slots, chunks.numbers, self.indices[chunks.slots]))
+        table = torch.from_numpy(where).to(batch.device)
         return self._gpu.fill(batch, table, self.sigma) == 0
 
     def _on_cpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
         decided = np.ones(len(batch), dtype=bool)
-        for place, chunk in enumerate(chunks):
-            rows = slice(place * CHUNK, place * CHUNK + chunk.rows)
-            self._fill(batch[rows].numpy(), decided[rows], chunk)
+        for place, (slot, number, count) in enumerate(zip(*chunks, strict=True)):
+            rows = slice(place * CHUNK, place * CHUNK + count)
+            self._fill(batch[rows].numpy(), decided[rows], slot, number)
         return torch.from_numpy(decided)
 
-    def _fill(self, out: np.ndarray, decided: np.ndarray, chunk: Chunk) -> None:
+    def _fill(self, out: np.ndarray, decided: np.ndarray, slot: int, number: int) -> None:
         """Write image plus noise. NumPy works without Python's lock and without threads."""
-        image = self.pixels[chunk.slot].numpy()
-        random = stream(self.seed, self.purpose, self.indices[chunk.slot], chunk.number)
+        image = self.pixels[slot].numpy()
+        random = stream(self.seed, self.purpose, self.indices[slot], number)
         if self.table is None:
             random.standard_normal(dtype=np.float32, out=out)
             np.multiply(out, np.float32(self.sigma), out=out)

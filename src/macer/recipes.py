@@ -79,7 +79,7 @@ class TrainRecipe:
     step_size: float = 0.0
     "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, ε/T for Sun."
     teacher: str = ""
-    "Run or model file of the teacher that CAT-RS takes its targets from."
+    "Run, model file or zoo:NAME of the teacher that CAT-RS takes its targets from."
     drop_epoch: Whole = 0
     "Epoch at which Sun drops hard images and begins to weigh the others; 0 is never."
     drop_below: float = 0.5
@@ -89,7 +89,7 @@ class TrainRecipe:
     labelled: Whole = 0
     "Train on this many labelled images and take the others as unlabelled; 0 is all labelled."
     pseudo: str = ""
-    "Run or model file whose predictions label the unlabelled images."
+    "Run, model file or zoo:NAME whose predictions label the unlabelled images."
     pseudo_weight: float = 1.0
     "Weight of an unlabelled image's loss."
 

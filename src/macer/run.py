@@ -28,6 +28,7 @@ from macer.building import build_model
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
+from macer.zoo import in_zoo, zoo_file
 
 Tensors = dict[str, Tensor]
 Metrics = dict[str, Any]
@@ -248,20 +249,37 @@ class ModelCard:
 
 def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
     """Write weights and card; return the file's SHA-256."""
-    content = save_tensors(_plain(tensors), {"macer": json.dumps(asdict(card))})
+    content = model_bytes(tensors, card)
     write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
 
 
-def load_model(path: Path) -> tuple[nn.Sequential, ModelCard]:
-    """The model of a run folder or of a model file, in eval mode on the CPU."""
+def model_bytes(tensors: Tensors, card: ModelCard) -> bytes:
+    """The content of a model file."""
+    return save_tensors(_plain(tensors), {"macer": json.dumps(asdict(card))})
+
+
+def model_file(target: Path | str) -> Path:
+    """The file of a run folder's model or of zoo:NAME, or the model file itself."""
+    if in_zoo(target):
+        return zoo_file(target)
+    path = Path(target)
     if not path.exists():
         raise Mistake(f"no run or model at {path}; name a run folder or a model file")
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
         raise Mistake(f"no model in {path}: expected {file}")
-    if path.is_dir():
-        _check_weights(Run(path))
+    return file
+
+
+def load_model(target: Path | str) -> tuple[nn.Sequential, ModelCard]:
+    """The model of a run folder, of a model file or of zoo:NAME, in eval mode on the CPU.
+
+    Weights that the file keeps in fewer bits are cast to the network's own type.
+    """
+    file = model_file(target)
+    if file == Run(Path(target)).model:
+        _check_weights(Run(Path(target)))
     card, tensors = _read_model(file)
     model = card.build()
     try:

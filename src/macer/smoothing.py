@@ -3,18 +3,19 @@
 This module samples; it concludes nothing. `certification` turns its tallies into certificates.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from macer.noise import Purpose
-from macer.noisy import CHUNK, Chunk, Chunks, NoisyCopies
+from macer.noisy import CHUNK, Chunks, NoisyCopies
 from macer.probe import check_rows
 
 Progress = Callable[[int], None]
@@ -22,6 +23,12 @@ Progress = Callable[[int], None]
 # Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
 # any order, and Σ z² of 8 million samples still fits an int64.
 SOFT_UNIT = 2.0**-20
+
+# A batch on an accelerator is large enough that launching its kernels takes no time beside
+# running them, also for the smallest networks, and small enough that it fits the memory: 8,192
+# images of CIFAR-10, 32,000 of MNIST, 1,000 of ImageNet.
+BATCH_VALUES = 8192 * 3 * 32 * 32
+LEAST_ROWS, MOST_ROWS = 1000, 32_000
 
 # Chunks a thread works through before it hands over: fewer make the threads wait for Python.
 CPU_TASK = 5
@@ -63,10 +70,11 @@ def sample_under_noise(
         indices: the number of each image in its data set, which names its noise.
         betas: inverse temperatures β to take the soft moments at.
         drawn: samples of these images drawn already, in whole chunks; the ones after them follow.
-        batch_size: rows the network sees at once on an accelerator, in whole chunks; on a CPU it
-            always sees one chunk, since another shape could change the logits.
+        batch_size: rows the network sees at once on an accelerator, in whole chunks, by default
+            as many as `network_rows` says; on a CPU it always sees one chunk, since another shape
+            could change the logits.
     """
-    rows = network_rows(images.device, batch_size)
+    rows = network_rows(images.device, batch_size, images.shape[1:])
     copies = NoisyCopies(
         images,
         indices,
@@ -80,33 +88,39 @@ def sample_under_noise(
     @torch.inference_mode()
     def sample(task: Chunks) -> tuple[Chunks, Tally]:
         sums = []
-        for chunks in _grouped(iter(task), rows // CHUNK):
+        for chunks in task.parts(rows // CHUNK):
             batch, decided = copies.draw(chunks)
             sums.append(_sums(model(batch), decided, chunks, betas))
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
 
     on_cpu = images.device.type == "cpu"
     chunks_a_task = CPU_TASK if on_cpu else rows // CHUNK
-    work = _grouped(_chunks(len(images), num, drawn // CHUNK), chunks_a_task)
+    work = _tasks(len(images), num, drawn // CHUNK, chunks_a_task)
     tally: Tally | None = None
     with evaluating(model):
         check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
         for task, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
             tally = tally or Tally(*(t.new_zeros(len(images), *t.shape[1:]) for t in sums))
-            slots = torch.tensor([chunk.slot for chunk in task]).to(images.device)
+            slots = torch.from_numpy(task.slots).to(images.device)
             for total, values in zip(tally, sums, strict=True):
                 total.index_add_(0, slots, values)
             if progress:
-                progress(sum(chunk.rows for chunk in task))
+                progress(int(task.rows.sum()))
     assert tally is not None, "no images or no samples"
     return Tally(*(total.cpu() for total in tally))
 
 
-def network_rows(device: torch.device, batch_size: int | None) -> int:
-    """The one number of rows the network sees: a chunk on a CPU, whole chunks elsewhere."""
+def network_rows(device: torch.device, batch_size: int | None, shape: Sequence[int]) -> int:
+    """The one number of rows the network sees: a chunk on a CPU, whole chunks elsewhere.
+
+    Args:
+        batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
+        shape: of an image, (channels, height, width)
+    """
     if device.type == "cpu":
         return CHUNK
-    return max(1, (batch_size or 8192) // CHUNK) * CHUNK
+    fitting = min(max(LEAST_ROWS, BATCH_VALUES // math.prod(shape)), MOST_ROWS)
+    return max(1, (batch_size or fitting) // CHUNK) * CHUNK
 
 
 def network_dtype(model: nn.Module) -> torch.dtype:
@@ -129,8 +143,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:
     """What each chunk of a batch adds up to; rows that were not asked for do not count."""
-    logits, decided = logits[: len(chunks) * CHUNK], decided[: len(chunks) * CHUNK]
-    asked = torch.tensor([chunk.rows for chunk in chunks]).to(logits.device)
+    some = len(chunks.slots)
+    logits, decided = logits[: some * CHUNK], decided[: some * CHUNK]
+    asked = torch.from_numpy(chunks.rows).to(logits.device)
     counts = (torch.arange(CHUNK, device=logits.device) < asked[:, None]).flatten()
     counts = (counts & decided & logits.isfinite().all(dim=1))[:, None]
     votes = logits.argmax(dim=1, keepdim=True)
@@ -138,7 +153,7 @@ def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float
     z = _soft_outputs(torch.where(counts, logits, torch.zeros_like(logits)), betas)
     z = z * counts[:, None]
     parts = (ballots, z, z * z)
-    return Tally(*(v.view(len(chunks), CHUNK, *v.shape[1:]).sum(dim=1) for v in parts))
+    return Tally(*(v.view(some, CHUNK, *v.shape[1:]).sum(dim=1) for v in parts))
 
 
 def _soft_outputs(logits: Tensor, betas: Sequence[float]) -> Tensor:
@@ -147,16 +162,12 @@ def _soft_outputs(logits: Tensor, betas: Sequence[float]) -> Tensor:
     return (u.softmax(dim=2) / SOFT_UNIT).long()
 
 
-def _chunks(images: int, num: int, first: int) -> Iterator[Chunk]:
+def _tasks(images: int, num: int, first: int, size: int) -> Iterator[Chunks]:
     """The chunks of all images from their first on; an image's last may ask for fewer rows."""
-    for slot in range(images):
-        for start in range(0, num, CHUNK):
-            yield Chunk(slot, first + start // CHUNK, min(CHUNK, num - start))
-
-
-def _grouped(chunks: Iterator[Chunk], size: int) -> Iterator[Chunks]:
-    while group := tuple(islice(chunks, size)):
-        yield group
+    each = -(-num // CHUNK)
+    for start in range(0, images * each, size):
+        slots, places = np.divmod(np.arange(start, min(start + size, images * each)), each)
+        yield Chunks(slots, first + places, np.minimum(CHUNK, num - places * CHUNK))
 
 
 def _in_threads(

@@ -1,4 +1,4 @@
-"""The model that a user names: a run's, a file's, her own function's, or a known network."""
+"""The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from macer.foreign import names_a_function
 from macer.mistake import Mistake
 from macer.models import MODELS, Normalize
 from macer.normalisation import find_normalisation, named_normalisation
-from macer.run import Run, load_model
+from macer.run import load_model, model_file
 from macer.weights import load_weights, read_weights
+from macer.zoo import in_zoo, zoo_file
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ def find_target(
     weights: Path | None = None,
     normalise: str | None = None,
 ) -> Target:
-    """The model of a run folder, of a model file, of package.module:function or of `MODELS`.
+    """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
     Args:
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
     """
     check_target(name, weights=weights, normalise=normalise)
-    if weights is None and Path(name).exists():
+    if weights is None and is_trained(name):
         return _trained_target(name, sigma=sigma, classes=classes)
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
@@ -68,9 +69,11 @@ def find_target(
 
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
     """Refuse what names no model, and settings that do not belong to the model it names."""
-    if weights is not None and (name in MODELS or names_a_function(name)):
+    if in_zoo(name):
+        zoo_file(name)  # refuses a name that is none
+    elif weights is not None and (name in MODELS or names_a_function(name)):
         return
-    if Path(name).exists():
+    if is_trained(name):
         for setting, value in (("weights", weights), ("normalise", normalise)):
             if value is not None:
                 raise Mistake(
@@ -84,10 +87,14 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
         )
 
 
+def is_trained(name: str) -> bool:
+    """Whether a name is that of a run, of a model file or of a model of the zoo."""
+    return in_zoo(name) or Path(name).exists()
+
+
 def _trained_target(name: str, *, sigma: float | None, classes: int) -> Target:
-    """The model of a run folder or of a model file."""
-    path = Path(name)
-    model, card = load_model(path)
+    """The model of a run folder, of a model file or of the zoo."""
+    model, card = load_model(name)
     if classes != len(card.classes):
         raise Mistake(
             f"{name} knows {len(card.classes)} classes, the data set has {classes}; "
@@ -95,7 +102,6 @@ def _trained_target(name: str, *, sigma: float | None, classes: int) -> Target:
         )
     if sigma is not None and sigma != card.sigma:
         raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
-    file = Run(path).model if path.is_dir() else path
     return Target(
         model,
         name,
@@ -103,7 +109,7 @@ def _trained_target(name: str, *, sigma: float | None, classes: int) -> Target:
         card.sigma,
         card.shape,
         len(card.classes),
-        sha256_of_file(file),
+        sha256_of_file(model_file(name)),
     )
 
 

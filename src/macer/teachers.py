@@ -9,9 +9,9 @@ from torch import nn
 from macer.files import sha256_of_file
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
-from macer.run import ModelCard, Run, load_model
+from macer.run import ModelCard, load_model, model_file
 
-FIELDS = ("teacher", "pseudo")  # of a recipe, each a run or a model file
+FIELDS = ("teacher", "pseudo")  # of a recipe, each a run, a model file or zoo:NAME
 
 
 class Teacher(NamedTuple):
@@ -43,8 +43,7 @@ def _load(field: str, path: Path, card: ModelCard, device: torch.device) -> Teac
         wanted, got = (_summary(classes) for classes in (card.classes, own.classes))
         raise Mistake(f"{field} must have the classes {wanted}, got {path}, with {got}")
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    file = Run(path).model if path.is_dir() else path
-    return Teacher(model.requires_grad_(False), sha256_of_file(file))
+    return Teacher(model.requires_grad_(False), sha256_of_file(model_file(path)))
 
 
 def _summary(classes: tuple[str, ...]) -> str:

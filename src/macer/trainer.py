@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from macer.captured import CapturedStep
 from macer.data import Split, augment
+from macer.fused_training import for_training
 from macer.losses import LOSSES, Batch, find_objective
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal, key, stream
+from macer.packing import Packed, pack, unpack
 from macer.pseudo_labels import loss_weights
 from macer.recipes import TrainRecipe
 from macer.run import Metrics, Tensors
 from macer.sampling import epoch_order, new_odds, odds_are_due
-from macer.schedules import learning_rate, trade_off
+from macer.schedules import attack_share, learning_rate, trade_off
 
 
 class Trainer:
@@ -34,8 +36,13 @@ class Trainer:
     ) -> None:
         self.recipe = recipe
         self.device = device
+        bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        channels, height, width = split.images.shape[1:]
+        fused = bf16 and device.type == "cuda"
+        self.network = for_training(model, (channels, height, width)) if fused else model
         self.images = torch.from_numpy(split.images).to(device)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.loss_weights = loss_weights(len(split.images), recipe).to(device)
@@ -57,8 +64,6 @@ class Trainer:
         self._run: Callable[[], None] = self._next_step
         if device.type == "cuda" and recipe.loss in LOSSES:
             self._run = CapturedStep(self._next_step, [self._generator])
-        bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
-        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 
     @property
     def epoch(self) -> int:
@@ -81,7 +86,7 @@ class Trainer:
             self._draw_up_odds()
         order, offsets, flips = self._plan(self.epoch)
         if isinstance(self._run, CapturedStep):
-            self._run.forget()  # objectives may know the epoch
+            self._run.record_anew_if_changed(self._phase())
         begin = self.step % self.steps_per_epoch * self.recipe.batch
         end = self.steps_per_epoch * self.recipe.batch
         for start in range(begin, end, self.recipe.batch):
@@ -90,6 +95,11 @@ class Trainer:
             self._run()
             self.step += 1
             yield
+
+    def _phase(self) -> tuple[float, bool]:
+        """What objectives make of the epoch on the host."""
+        epoch = self.epoch
+        return attack_share(self.recipe, epoch), epoch < self.recipe.drop_epoch
 
     def _prepare(self, rows: Tensor, offsets: Tensor, flips: Tensor) -> None:
         """Put what distinguishes this step from others where `_next_step` finds it."""
@@ -136,10 +146,10 @@ class Trainer:
 
     def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
-        self.model.train()
-        statistics = [buffer.clone() for buffer in self.model.buffers()]
+        self.network.train()
+        statistics = pack(self.model.buffers())
         batch = Batch(
-            network=self.model,
+            network=self.network,
             images=images,
             labels=labels,
             noise=self._noise(len(images)),
@@ -178,7 +188,7 @@ class Trainer:
         random = stream(self.recipe.seed, Purpose.OBJECTIVE, self.step)
         return torch.from_numpy(random.random(count, np.float32))
 
-    def _update(self, loss: Tensor, statistics: list[Tensor]) -> None:
+    def _update(self, loss: Tensor, statistics: Packed) -> None:
         """One step of SGD, or none if the loss or a gradient is not finite.
 
         The choice is made on the device, without waiting for it: the fused optimiser skips a step
@@ -191,8 +201,8 @@ class Trainer:
             nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
         self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
         self.optimizer.step()
-        for buffer, before in zip(self.model.buffers(), statistics, strict=True):
-            buffer.copy_(torch.where(bad, before, buffer))
+        after = pack(self.model.buffers())
+        unpack({t: torch.where(bad, statistics[t], after[t]) for t in after}, self.model.buffers())
         self._average_weights(bad)
         self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
         self.skipped += bad
@@ -206,11 +216,13 @@ class Trainer:
         if not self.recipe.ema:
             return
         share = torch.where(bad, 0.0, 1 - self._inputs.decay)
-        for name, value in self.model.state_dict().items():
-            if value.is_floating_point():
-                self.average[name].lerp_(value, share.to(value.dtype))
-            else:
-                self.average[name].copy_(value)
+        values = self.model.state_dict()
+        floats = [name for name, value in values.items() if value.is_floating_point()]
+        average = [self.average[name] for name in floats]
+        torch._foreach_mul_(average, 1 - share)
+        torch._foreach_add_(average, torch._foreach_mul([values[name] for name in floats], share))
+        for name in values.keys() - floats:
+            self.average[name].copy_(values[name])
 
     def close_epoch(self) -> Metrics:
         """The epoch's metrics; this waits for the device."""

@@ -27,6 +27,7 @@ from macer.run import (
 from macer.stopping import Stopped, catching_signals
 from macer.teachers import Teachers, load_teachers
 from macer.trainer import Trainer
+from macer.training_speed import training_speed
 from macer.validation import validate
 
 
@@ -71,7 +72,7 @@ def train(
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         _loop(trainer, saver, held_out, watch)
         saver.save()
-        _finish(run, trainer, card)
+        _finish(run, trainer, card, saver.metrics)
     return run.model
 
 
@@ -126,15 +127,14 @@ def _loop(
             saver.save_if_due(signals)
 
 
-def _finish(run: Run, trainer: Trainer, card: ModelCard) -> None:
+def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics]) -> None:
     """Write the model and what the manifest says of it."""
     sha256 = save_model(run.model, trainer.weights(), card)
-    result = {
-        "status": "trained",
-        "weights_sha256": sha256,
-        "device": _device_name(trainer.device),
-    }
-    run.write_manifest(run.read_manifest() | result)
+    manifest = run.read_manifest()
+    if manifest.get("status") != "trained":  # else it tells of the training that was
+        manifest["device"] = _device_name(trainer.device)
+        manifest["speed"] = training_speed(trainer.recipe, card, metrics, trainer.device)
+    run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
 
 
 def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:

@@ -1,0 +1,129 @@
+"""A network as training runs it on a GPU in bf16: its own layers, in fewer and larger kernels."""
+
+import operator
+from typing import Any
+
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from macer.channels import WideLayer, room_for
+from macer.inference import Layers, agree, called_once, calls
+
+NARROW = (16, 32)  # channels of the convolutions that we have a kernel for
+
+
+def for_training(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """A network that shares the model's parameters and buffers and computes the same function.
+
+    Batch-norm, the shortcut added to it and the ReLU after it become one layer, 3×3 convolutions
+    of few channels use a kernel of our own, and numbers of channels that suit no tensor core are
+    filled up with zeros. A model that torch.fx cannot take apart, or that is another function
+    then, is returned as it is.
+
+    Args:
+        model: where it is to be trained; to move it afterwards would part the two.
+        shape: (channels, height, width)
+    """
+    try:
+        graph = fx.symbolic_trace(model)
+    except Exception:  # whatever the user's code raises on a symbol
+        return model
+    _fuse(graph)
+    modes = [(part, part.training) for part in (*model.modules(), *graph.modules())]
+    same = agree(model.eval(), graph.eval(), shape, tolerance=0.03)  # narrow layers are in bf16
+    for part, training in modes:
+        part.training = training
+    return graph if same else model
+
+
+def _fuse(graph: fx.GraphModule) -> None:
+    layers: Layers = dict(graph.named_modules())
+    for node in list(graph.graph.nodes):
+        if calls(node, layers, nn.BatchNorm2d) and _is_plain_norm(graph, node, layers[node.target]):
+            _fuse_norm(graph, layers, node)
+        elif calls(node, layers, nn.Conv2d) and _is_narrow(layers[node.target]):
+            graph.set_submodule(node.target, NarrowConv(layers[node.target]))
+    for name, room in room_for(graph).items():
+        graph.set_submodule(name, WideLayer(layers[name], room))
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _fuse_norm(graph: fx.GraphModule, layers: Layers, norm: Any) -> None:
+    """Let the norm take on the addition and the ReLU after it, as far as they follow."""
+    last, arguments = norm, [norm.args[0]]
+    user = _only_user(norm)
+    if user is not None and user.target is operator.add:
+        others = [argument for argument in user.args if argument is not norm]
+        if len(others) == 1 and isinstance(others[0], fx.Node) and _is_relu(user, layers):
+            last, arguments = user, [norm.args[0], others[0]]
+    relu = _is_relu(last, layers)
+    graph.set_submodule(norm.target, NormLayer(layers[norm.target], relu=relu))
+    if relu:
+        last = _only_user(last)
+    # In the place of the last, where the shortcut is known.
+    with graph.graph.inserting_before(last):
+        fused = graph.graph.call_module(norm.target, tuple(arguments))
+    last.replace_all_uses_with(fused)
+
+
+def _only_user(node: Any) -> Any:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _is_relu(node: Any, layers: Layers) -> bool:
+    """Whether a ReLU, and nothing else, reads the node."""
+    user = _only_user(node)
+    return user is not None and (user.target is F.relu or calls(user, layers, nn.ReLU))
+
+
+def _is_plain_norm(graph: fx.GraphModule, node: fx.Node, norm: Any) -> bool:
+    statistics = norm.affine and norm.track_running_stats and norm.momentum is not None
+    return statistics and norm.num_features % 8 == 0 and called_once(graph, node)
+
+
+def _is_narrow(layer: Any) -> bool:
+    channels = layer.in_channels == layer.out_channels and layer.in_channels in NARROW
+    where = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups)
+    shape = where == ((3, 3), (1, 1), (1, 1), (1, 1), 1) and layer.padding_mode == "zeros"
+    return channels and shape and layer.bias is None
+
+
+class NormLayer(nn.Module):
+    """ReLU(norm(x) + shortcut), either part of which may be missing."""
+
+    def __init__(self, norm: nn.BatchNorm2d, *, relu: bool) -> None:
+        super().__init__()
+        self.norm, self.relu = norm, relu
+
+    def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        """Activations."""
+        norm = self.norm
+        if self.training and x.is_cuda:
+            from macer.batchnorm import NormReLU
+
+            assert norm.num_batches_tracked is not None
+            norm.num_batches_tracked.add_(1)
+            fused: Tensor = NormReLU.apply(x, shortcut, norm.weight, norm.bias, norm, self.relu)  # type: ignore[no-untyped-call]
+            return fused
+        y: Tensor = norm(x)
+        y = y if shortcut is None else y + shortcut
+        return F.relu(y) if self.relu else y
+
+
+class NarrowConv(nn.Module):
+    """A 3×3 convolution of few channels."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations."""
+        if x.is_cuda and x.shape[3] % 2 == 0:
+            from macer.narrow import NarrowConvolution
+
+            y: Tensor = NarrowConvolution.apply(x, self.convolution.weight)  # type: ignore[no-untyped-call]
+            return y
+        result: Tensor = self.convolution(x)
+        return result
