@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.channels import WideLayer
-from macer.fused_training import NarrowConv, NormLayer, for_training
+from macer.fused_training import NarrowConv, NormLayer, for_training, pool_relu
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -41,6 +41,7 @@ def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors
 def test_lenets_channels_get_room_and_its_parameters_stay_its_own():
     model = build_model("lenet", num_classes=10, shape=(1, 28, 28))
     network = for_training(model, (1, 28, 28))
+    assert [node.target for node in network.graph.nodes].count(pool_relu) == 2
     wide = [part for part in network.modules() if isinstance(part, WideLayer)]
     assert [part(torch.zeros(size)).shape[1] for part, size in zip(wide, SIZES, strict=True)] == [
         32, 56, 504, 10
@@ -212,3 +213,18 @@ def test_the_norm_kernels_let_nan_through():
     norm = nn.BatchNorm2d(16).cuda()
     y = NormReLU.apply(x, None, norm.weight, norm.bias, norm, True)
     assert y[:, 5].isnan().all() and y[:, 4].isfinite().all()
+
+
+@on_a_gpu
+@pytest.mark.parametrize("shape", [(70, 56, 8, 8), (5, 16, 4, 2), (3, 32, 24, 24)])
+def test_the_pooling_kernels_are_pooling_and_relu(shape):
+    torch.manual_seed(0)
+    x = last(shape, device="cuda", dtype=torch.bfloat16)
+    x = (4 * x).round() / 4  # many are equal: the first of the largest gets the gradient
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    twin = x.detach().clone().requires_grad_()
+    y, expected = pool_relu(x), F.relu(F.max_pool2d(twin, 2))
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    expected.backward(dy)
+    assert torch.equal(y, expected) and torch.equal(x.grad, twin.grad)

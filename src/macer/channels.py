@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from macer.inference import Layers, called_once, calls
+from macer.tracing import Layers, called_once, calls
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.Dropout2d)
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)

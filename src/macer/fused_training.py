@@ -3,11 +3,13 @@
 import operator
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from macer.channels import WideLayer, room_for
-from macer.inference import Layers, agree, called_once, calls
+from macer.inference import agree
+from macer.tracing import Layers, called_once, calls, halves, is_relu
 
 NARROW = (16, 32)  # channels of the convolutions that we have a kernel for
 
@@ -15,10 +17,10 @@ NARROW = (16, 32)  # channels of the convolutions that we have a kernel for
 def for_training(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     """A network that shares the model's parameters and buffers and computes the same function.
 
-    Batch-norm, the shortcut added to it and the ReLU after it become one layer, 3×3 convolutions
-    of few channels use a kernel of our own, and numbers of channels that suit no tensor core are
-    filled up with zeros. A model that torch.fx cannot take apart, or that is another function
-    then, is returned as it is.
+    Batch-norm, the shortcut added to it and the ReLU after it become one layer, as 2×2 pooling
+    and ReLU do; 3×3 convolutions of few channels use a kernel of our own; numbers of channels
+    that suit no tensor core are filled up with zeros. A model that torch.fx cannot take apart, or
+    that is another function then, is returned as it is.
 
     Args:
         model: where it is to be trained; to move it afterwards would part the two.
@@ -45,6 +47,9 @@ def _fuse(graph: fx.GraphModule) -> None:
             graph.set_submodule(node.target, NarrowConv(layers[node.target]))
     for name, room in room_for(graph).items():
         graph.set_submodule(name, WideLayer(layers[name], room))
+    for node in list(graph.graph.nodes):
+        if halves(node, layers):
+            _fuse_pool(graph, layers, node)
     graph.graph.eliminate_dead_code()
     graph.recompile()
 
@@ -55,9 +60,9 @@ def _fuse_norm(graph: fx.GraphModule, layers: Layers, norm: Any) -> None:
     user = _only_user(norm)
     if user is not None and user.target is operator.add:
         others = [argument for argument in user.args if argument is not norm]
-        if len(others) == 1 and isinstance(others[0], fx.Node) and _is_relu(user, layers):
+        if len(others) == 1 and isinstance(others[0], fx.Node) and _relu_follows(user, layers):
             last, arguments = user, [norm.args[0], others[0]]
-    relu = _is_relu(last, layers)
+    relu = _relu_follows(last, layers)
     graph.set_submodule(norm.target, NormLayer(layers[norm.target], relu=relu))
     if relu:
         last = _only_user(last)
@@ -67,14 +72,33 @@ def _fuse_norm(graph: fx.GraphModule, layers: Layers, norm: Any) -> None:
     last.replace_all_uses_with(fused)
 
 
+def _fuse_pool(graph: fx.GraphModule, layers: Layers, pool: fx.Node) -> None:
+    """Let the pooling take on the ReLU after it."""
+    if _relu_follows(pool, layers):
+        relu = _only_user(pool)
+        with graph.graph.inserting_before(relu):
+            relu.replace_all_uses_with(graph.graph.call_function(pool_relu, (pool.args[0],)))
+
+
+def pool_relu(x: Tensor) -> Tensor:
+    """ReLU(max_pool2d(x, 2))."""
+    even = x.shape[1] % 8 == x.shape[2] % 2 == x.shape[3] % 2 == 0
+    if x.is_cuda and even and x.dtype == torch.bfloat16:
+        from macer.pooling import HalvedReLU
+
+        y: Tensor = HalvedReLU.apply(x)  # type: ignore[no-untyped-call]
+        return y
+    return F.relu(F.max_pool2d(x, 2))
+
+
 def _only_user(node: Any) -> Any:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 
-def _is_relu(node: Any, layers: Layers) -> bool:
+def _relu_follows(node: Any, layers: Layers) -> bool:
     """Whether a ReLU, and nothing else, reads the node."""
     user = _only_user(node)
-    return user is not None and (user.target is F.relu or calls(user, layers, nn.ReLU))
+    return user is not None and is_relu(user, layers)
 
 
 def _is_plain_norm(graph: fx.GraphModule, node: fx.Node, norm: Any) -> bool:

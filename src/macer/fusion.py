@@ -8,56 +8,30 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from macer import convolution as ours
-from macer.inference import Layers, alone, calls
 from macer.pooling import halved
+from macer.tracing import Layers, alone, calls, halves, is_relu
 
 
 def fuse(graph: fx.GraphModule) -> None:
     """Replace relu(conv(x) [+ shortcut]), max_pool2d(…, 2) of it, and strided 1×1 convolutions."""
     layers: Layers = dict(graph.named_modules())
-    relus = [node for node in graph.graph.nodes if _is_relu(node, layers)]
+    relus = [node for node in graph.graph.nodes if is_relu(node, layers)]
     for relu in relus:
         _move_before_pooling(graph, layers, relu)
         _fuse_relu(graph, layers, relu)
     graph.graph.eliminate_dead_code()
     for node in list(graph.graph.nodes):
-        if _halves(node, layers):
+        if halves(node, layers):
             _fuse_pooling(graph, layers, node)
         elif calls(node, layers, nn.Conv2d) and _is_projection(layers[node.target]):
             graph.set_submodule(node.target, Projection(layers[node.target]))
     graph.recompile()
 
 
-def _is_relu(node: fx.Node, layers: Layers) -> bool:
-    return node.target in (F.relu, torch.relu) or calls(node, layers, nn.ReLU)
-
-
-def _halves(node: Any, layers: Layers) -> bool:
-    """Whether the node is max_pool2d(x, 2), a function or a layer, with nothing else to it."""
-    settings: dict[str, Any]
-    if calls(node, layers, nn.MaxPool2d):
-        settings = vars(layers[node.target])  # type: ignore[assignment]
-    elif node.target is F.max_pool2d and len(node.args) == 2:  # as every trace has it
-        settings = {"kernel_size": node.args[1], **node.kwargs}
-    else:
-        return False
-    usual = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
-    return (
-        _is_both(settings["kernel_size"], 2)
-        and (settings.get("stride") is None or _is_both(settings["stride"], 2))
-        and all(_is_both(settings.get(name, value), value) for name, value in usual.items())
-    )
-
-
-def _is_both(value: Any, wanted: int) -> bool:
-    """Whether a setting for height and width is this number for both."""
-    return value in (wanted, (wanted, wanted), [wanted, wanted])
-
-
 def _move_before_pooling(graph: fx.GraphModule, layers: Layers, relu: Any) -> None:
     """Make relu(max_pool2d(conv(x), 2)) max_pool2d(relu(conv(x)), 2), the same function."""
     pooling = relu.args[0]
-    if not (_halves(pooling, layers) and len(pooling.users) == 1):
+    if not (halves(pooling, layers) and len(pooling.users) == 1):
         return
     convolution = pooling.args[0]
     if _fusible(graph, layers, convolution):

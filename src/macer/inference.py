@@ -10,10 +10,9 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.mistake import Mistake
+from macer.tracing import Layers, alone, calls
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-Layers = dict[str, Any]  # of a traced network, by the names its nodes call them
 
 
 def for_inference(
@@ -134,23 +133,6 @@ def _end_in_float(graph: fx.GraphModule) -> None:
     last = output.args[0]
     if calls(last, layers, nn.Linear) and alone(graph, last):
         graph.set_submodule(last.target, FloatLinear(layers[last.target]))
-
-
-def calls(node: Any, layers: Layers, kind: type[nn.Module]) -> bool:
-    """Whether the node is a call of a layer of this very kind."""
-    is_call = isinstance(node, fx.Node) and node.op == "call_module"
-    return is_call and type(layers[node.target]) is kind
-
-
-def alone(graph: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether the layer is called once and its result used once: only then can it take more on."""
-    return called_once(graph, node) and len(node.users) == 1
-
-
-def called_once(graph: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether no other node calls the layer: only then are its weights the node's own."""
-    others = [other for other in graph.graph.nodes if other.target == node.target]
-    return others == [node]
 
 
 class FloatLinear(nn.Module):
