@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.channels import WideLayer
-from macer.fused_training import NarrowConv, NormLayer, for_training, pool_relu
+from macer.fused_training import NarrowConv, NormLayer, StemConv, for_training, pool_relu
+from macer.projection import Projection
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -33,6 +34,8 @@ def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors
     parts = list(network.modules())
     assert sum(isinstance(part, NormLayer) for part in parts) == norms
     assert sum(isinstance(part, NarrowConv) for part in parts) == narrow
+    assert sum(isinstance(part, StemConv) for part in parts) == 1
+    assert sum(isinstance(part, Projection) for part in parts) == (3 if name == "resnet18" else 2)
     assert not any(node.target is F.relu for node in network.graph.nodes)
     assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
     assert {id(b) for b in network.buffers()} == {id(b) for b in model.buffers()}
@@ -228,3 +231,23 @@ def test_the_pooling_kernels_are_pooling_and_relu(shape):
     y.backward(dy)
     expected.backward(dy)
     assert torch.equal(y, expected) and torch.equal(x.grad, twin.grad)
+
+
+@on_a_gpu
+@pytest.mark.parametrize(
+    ("channels", "size", "padding", "outputs"), [(3, 3, 1, 64), (1, 5, 0, 16), (2, 4, 1, 8)]
+)
+def test_a_stem_as_a_product_is_the_convolution(channels, size, padding, outputs):
+    from macer.narrow import stem
+
+    torch.manual_seed(0)
+    x = last((50, channels, 9, 11), device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(outputs, channels, size, size, device="cuda").bfloat16().float()
+    weight.requires_grad_()
+    y = stem(x, weight, padding=padding)
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    exact = weight.detach().double().requires_grad_()
+    expected = F.conv2d(x.double(), exact, padding=padding)
+    expected.backward(dy.double())
+    assert difference(y, expected) < 6e-3 and difference(weight.grad, exact.grad) < 6e-3

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from macer.channels import WideLayer, room_for
 from macer.inference import agree
+from macer.projection import Projection, is_projection
 from macer.tracing import Layers, called_once, calls, halves, is_relu
 
 NARROW = (16, 32)  # channels of the convolutions that we have a kernel for
@@ -18,7 +19,7 @@ def for_training(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     """A network that shares the model's parameters and buffers and computes the same function.
 
     Batch-norm, the shortcut added to it and the ReLU after it become one layer, as 2×2 pooling
-    and ReLU do; 3×3 convolutions of few channels use a kernel of our own; numbers of channels
+    and ReLU do; convolutions that cuDNN is slow at are computed in other ways; numbers of channels
     that suit no tensor core are filled up with zeros. A model that torch.fx cannot take apart, or
     that is another function then, is returned as it is.
 
@@ -43,8 +44,8 @@ def _fuse(graph: fx.GraphModule) -> None:
     for node in list(graph.graph.nodes):
         if calls(node, layers, nn.BatchNorm2d) and _is_plain_norm(graph, node, layers[node.target]):
             _fuse_norm(graph, layers, node)
-        elif calls(node, layers, nn.Conv2d) and _is_narrow(layers[node.target]):
-            graph.set_submodule(node.target, NarrowConv(layers[node.target]))
+        elif calls(node, layers, nn.Conv2d):
+            _replace_convolution(graph, node.target, layers[node.target])
     for name, room in room_for(graph).items():
         graph.set_submodule(name, WideLayer(layers[name], room))
     for node in list(graph.graph.nodes):
@@ -52,6 +53,17 @@ def _fuse(graph: fx.GraphModule) -> None:
             _fuse_pool(graph, layers, node)
     graph.graph.eliminate_dead_code()
     graph.recompile()
+
+
+def _replace_convolution(graph: fx.GraphModule, name: str, layer: nn.Conv2d) -> None:
+    """Give a convolution that cuDNN is slow at another way to be computed."""
+    for suits, kind in (
+        (_is_narrow, NarrowConv),
+        (_is_stem, StemConv),
+        (is_projection, Projection),
+    ):
+        if suits(layer):
+            graph.set_submodule(name, kind(layer))
 
 
 def _fuse_norm(graph: fx.GraphModule, layers: Layers, norm: Any) -> None:
@@ -113,6 +125,14 @@ def _is_narrow(layer: Any) -> bool:
     return channels and shape and layer.bias is None
 
 
+def _is_stem(layer: Any) -> bool:
+    (height, width), padding = layer.kernel_size, layer.padding
+    square = height == width and isinstance(padding, tuple) and padding[0] == padding[1]
+    dense = layer.stride == layer.dilation == (1, 1) and layer.padding_mode == "zeros"
+    few = layer.in_channels <= 3 and layer.weight[0].numel() <= 32 and layer.out_channels % 8 == 0
+    return square and dense and few and layer.bias is None
+
+
 class NormLayer(nn.Module):
     """ReLU(norm(x) + shortcut), either part of which may be missing."""
 
@@ -149,5 +169,22 @@ class NarrowConv(nn.Module):
 
             y: Tensor = NarrowConvolution.apply(x, self.convolution.weight)  # type: ignore[no-untyped-call]
             return y
+        result: Tensor = self.convolution(x)
+        return result
+
+
+class StemConv(nn.Module):
+    """A convolution of few inputs."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations."""
+        if x.is_cuda and not x.requires_grad:  # an attack wants the images' gradient
+            from macer.narrow import stem
+
+            return stem(x, self.convolution.weight, padding=int(self.convolution.padding[0]))
         result: Tensor = self.convolution(x)
         return result

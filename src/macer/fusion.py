@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
 from macer import convolution as ours
 from macer.pooling import halved
+from macer.projection import Projection, is_projection
 from macer.tracing import Layers, alone, calls, halves, is_relu
 
 
@@ -23,7 +23,7 @@ def fuse(graph: fx.GraphModule) -> None:
     for node in list(graph.graph.nodes):
         if halves(node, layers):
             _fuse_pooling(graph, layers, node)
-        elif calls(node, layers, nn.Conv2d) and _is_projection(layers[node.target]):
+        elif calls(node, layers, nn.Conv2d) and is_projection(layers[node.target]):
             graph.set_submodule(node.target, Projection(layers[node.target]))
     graph.recompile()
 
@@ -116,25 +116,3 @@ class ConvolutionReLU(nn.Module):
         return torch.cudnn_convolution_add_relu(
             x, self.weight, shortcut, 1.0, self.bias, *self.where
         )
-
-
-def _is_projection(layer: nn.Conv2d) -> bool:
-    kernel, stride, padding = layer.kernel_size, layer.stride, layer.padding
-    return kernel == (1, 1) and padding == (0, 0) and stride != (1, 1) and layer.groups == 1
-
-
-class Projection(nn.Module):
-    """A 1×1 convolution with a stride as a product of matrices, for which cuDNN has no kernel."""
-
-    def __init__(self, convolution: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight = convolution.weight.detach().flatten(1)
-        self.bias = None if convolution.bias is None else convolution.bias.detach()
-        self.stride = convolution.stride
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Activations, channels last."""
-        pixels = x[:, :, :: self.stride[0], :: self.stride[1]].permute(0, 2, 3, 1)
-        rows = pixels.reshape(-1, pixels.shape[3])  # one product, not one an image
-        y = F.linear(rows, self.weight, self.bias)
-        return y.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)

@@ -1,9 +1,10 @@
-"""3×3 convolutions of 16 or 32 channels in training on a GPU, for which cuDNN is slow.
+"""Convolutions for which cuDNN is slow, in training on a GPU: 3×3 of 16 or 32 channels, and stems.
 
     y = W ∗ x,   dx = W′ ∗ dy with W′ the flipped transpose of W,
     dW[o, i, r, s] = Σ over pixels of dy[o] · x[i], shifted by (r − 1, s − 1)
 
-As in `convolution`, a row of a product is two neighbouring pixels, which read four of each line.
+As in `convolution`, a row of a product is two neighbouring pixels, which read four of each line. A
+stem, which has no more than 32 taps in all, becomes one product of matrices.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -14,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional as F
 
 from macer.convolution import pairs
 
@@ -108,3 +110,41 @@ class NarrowConvolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
         return pairs(dy, _lines(weight, flipped=True)), _weight_gradient(x, dy).to(weight.dtype)
+
+
+@triton.jit
+def _taps_kernel(
+    x, taps, pixels, height, width, out_height, out_width,
+    CHANNELS: tl.constexpr, SIZE: tl.constexpr, PADDING: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    k = tl.arange(0, 32)
+    line = m // out_width
+    r, s = k // (SIZE * CHANNELS), k % (SIZE * CHANNELS) // CHANNELS
+    i = (line % out_height - PADDING)[:, None] + r[None, :]
+    j = (m % out_width - PADDING)[:, None] + s[None, :]
+    inside = (
+        (i >= 0) & (i < height) & (j >= 0) & (j < width) & (k < SIZE * SIZE * CHANNELS)[None, :]
+    )
+    start = (line // out_height).to(tl.int64)[:, None] * (height * width)
+    at = (start + i * width + j) * CHANNELS + (k % CHANNELS)[None, :]
+    values = tl.load(x + at, mask=inside & (m < pixels)[:, None], other=0.0)
+    place = taps + m.to(tl.int64)[:, None] * 32 + k[None, :]
+    tl.store(place, values.to(taps.dtype.element_ty), mask=(m < pixels)[:, None])
+
+
+def stem(x: Tensor, weight: Tensor, *, padding: int) -> Tensor:
+    """W ∗ x for square W of at most 32 taps in all, of images that need no gradient."""
+    images, channels, height, width = x.shape
+    outputs, _, size, _ = weight.shape
+    out_height, out_width = (n + 2 * padding - size + 1 for n in (height, width))
+    pixels = images * out_height * out_width
+    taps = x.new_empty((pixels, 32), dtype=torch.bfloat16)
+    _taps_kernel[(triton.cdiv(pixels, 128),)](
+        x.contiguous(memory_format=torch.channels_last), taps, pixels,
+        height, width, out_height, out_width,
+        CHANNELS=channels, SIZE=size, PADDING=padding, BLOCK=128,
+    )  # fmt: skip
+    rows = weight.permute(0, 2, 3, 1).reshape(outputs, -1)
+    y = F.linear(taps, F.pad(rows, (0, 32 - rows.shape[1])).bfloat16())
+    return y.view(images, out_height, out_width, outputs).permute(0, 3, 1, 2)

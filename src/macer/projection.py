@@ -1,0 +1,26 @@
+"""1×1 convolutions with a stride as products of matrices: cuDNN has no bf16 kernel for them."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def is_projection(layer: nn.Conv2d) -> bool:
+    """Whether the layer is such a convolution."""
+    kernel, stride, padding = layer.kernel_size, layer.stride, layer.padding
+    return kernel == (1, 1) and padding == (0, 0) and stride != (1, 1) and layer.groups == 1
+
+
+class Projection(nn.Module):
+    """A 1×1 convolution with a stride."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations, channels last."""
+        down, right = self.convolution.stride
+        pixels = x[:, :, ::down, ::right].permute(0, 2, 3, 1)
+        rows = pixels.reshape(-1, pixels.shape[3])  # one product, not one an image
+        y = F.linear(rows, self.convolution.weight.flatten(1), self.convolution.bias)
+        return y.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
