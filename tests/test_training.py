@@ -166,6 +166,13 @@ def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_pat
     assert all(np.array_equal(held.labels, split.labels[-16:]) for held in validated_on)
 
 
+def test_held_out_images_are_looked_at_every_so_many_epochs_and_in_the_last(tmp_path):
+    lines = []
+    recipe = tiny_recipe(epochs=5, held_out=16)
+    trained(tmp_path / "run", recipe, validate_every=2, watch=lines.append)
+    assert [line["epoch"] for line in lines if "validation_radius" in line] == [2, 4, 5]
+
+
 @pytest.mark.parametrize("step", range(STEPS))
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
 def test_training_that_crashed_at_a_step_ends_bit_for_bit_as_if_it_had_not(

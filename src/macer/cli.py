@@ -89,6 +89,7 @@ def train(
     resume: bool = False,
     device: Device = "auto",
     checkpoint_seconds: float = 30.0,
+    validate_every: Whole = 1,
     tensorboard: bool = False,
 ) -> None:
     """Train a model; every field of the recipe can be overridden by its flag.
@@ -103,6 +104,8 @@ def train(
         Continue the run where it stopped, or begin it.
     checkpoint_seconds
         Least time between two checkpoints.
+    validate_every
+        Epochs between two looks at the held-out images; the last epoch always has one.
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
     """
@@ -114,6 +117,8 @@ def train(
 
     if not checkpoint_seconds >= 0:
         raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    if validate_every < 1:
+        raise Mistake(f"validate_every must be at least 1, got {validate_every}")
     folder = out or Path("runs") / _run_name(recipe)
     split = load(fields.dataset, "train", data)
     with watching(folder, tensorboard) as watch:
@@ -125,6 +130,7 @@ def train(
             device=_device(device),
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
+            validate_every=validate_every,
             watch=watch,
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))

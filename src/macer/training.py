@@ -40,6 +40,7 @@ def train(
     device: torch.device | str = "cpu",
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
+    validate_every: int = 1,
     watch: Callable[[Metrics], None] | None = None,
 ) -> Path:
     """Train a model and return the path of its file, FOLDER/model.safetensors.
@@ -51,6 +52,7 @@ def train(
     Args:
         split: the training images; the last `recipe.held_out` are kept for validation.
         checkpoint_seconds: the least time between two checkpoints.
+        validate_every: epochs between two validations; the last epoch always has one.
         watch: called with each epoch's metrics.
     """
     training, held_out = _hold_out(split, recipe)
@@ -70,7 +72,7 @@ def train(
         remove_leftovers(run.checkpoints)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
-        _loop(trainer, saver, held_out, watch)
+        _loop(trainer, saver, held_out, validate_every, watch)
         saver.save()
         _finish(run, trainer, card, saver.metrics)
     return run.model
@@ -100,6 +102,7 @@ def _loop(
     trainer: Trainer,
     saver: "Saver",
     held_out: Split | None,
+    validate_every: int,
     watch: Callable[[Metrics], None] | None,
 ) -> None:
     """Train epoch by epoch, recording each; save now and then, and when asked to stop."""
@@ -117,7 +120,8 @@ def _loop(
             samples = (trainer.step - first_step) * trainer.samples
             metrics = trainer.close_epoch()  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
-            if held_out:
+            last = trainer.epoch == trainer.recipe.epochs
+            if held_out and (last or trainer.epoch % validate_every == 0):
                 metrics |= validate(
                     trainer.averaged_model(), held_out, trainer.recipe, device=trainer.device
                 )
