@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint mutants bench clean
+.PHONY: setup demo test lint mutants kernels bench clean
 
 setup: $(READY)
 
@@ -27,6 +27,11 @@ test: lint
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
+
+# The GPU's kernels, interpreted on a CPU. Triton is a gigabyte, so it is fetched for this alone.
+kernels: $(READY)
+	test -d $(VENV)/triton || $(BIN)/pip install --quiet --no-deps --target $(VENV)/triton triton==3.9.0
+	TRITON_INTERPRET=1 PYTHONPATH=$(VENV)/triton $(BIN)/pytest -q -n0 tests/test_kernels.py
 
 bench: $(READY)
 	$(BIN)/macer bench

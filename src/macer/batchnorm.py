@@ -34,6 +34,15 @@ def _rows_and_columns(start, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
+def _store_sums(partial, first, second, channels, COLUMNS: tl.constexpr):
+    """Put this program's sums over its rows beside those of the others."""
+    c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    place = partial + tl.program_id(0) * 2 * channels + c
+    tl.store(place, tl.sum(first, 0))
+    tl.store(place + channels, tl.sum(second, 0))
+
+
+@triton.jit
 def _statistics_kernel(
     x, shift, partial, rows, channels, steps,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -54,10 +63,7 @@ def _statistics_kernel(
         value = tl.where(inside, value, 0.0)
         total += value
         squares += value * value
-    c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    place = partial + tl.program_id(0) * 2 * channels + c
-    tl.store(place, tl.sum(total, 0))
-    tl.store(place + channels, tl.sum(squares, 0))
+    _store_sums(partial, total, squares, channels, COLUMNS)
 
 
 @triton.jit
@@ -143,10 +149,7 @@ def _gradient_sums_kernel(
         )  # fmt: skip
         total += dz  # 0 outside, since dy is
         products += dz * normal
-    c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    place = partial + tl.program_id(0) * 2 * channels + c
-    tl.store(place, tl.sum(total, 0))
-    tl.store(place + channels, tl.sum(products, 0))
+    _store_sums(partial, total, products, channels, COLUMNS)
 
 
 @triton.jit

@@ -37,6 +37,18 @@ def _philox(counter, chunk, image, key0, key1):
 
 
 @triton.jit
+def _chunk_draws(slots, numbers, images, key0, key1, row_size, chunk_size, BLOCK: tl.constexpr):
+    """This program's draws, where they begin, and where its chunk's image and copies do."""
+    place = tl.program_id(1)
+    counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    draws = _philox(
+        counter + 1, tl.load(numbers + place), tl.load(images + place),
+        tl.load(key0), tl.load(key1),
+    )  # fmt: skip
+    return draws, counter, tl.load(slots + place) * row_size, place.to(tl.int64) * chunk_size
+
+
+@triton.jit
 def _exact_lane(
     raw, lane, positions, inside, pixels, out, flags, thresholds, floats, row_size,
     COUNT: tl.constexpr, STEPS: tl.constexpr, SHIFT: tl.constexpr,
@@ -65,15 +77,12 @@ def _exact_kernel(
     COUNT: tl.constexpr, STEPS: tl.constexpr, SHIFT: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(1)
-    counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    draws = _philox(
-        counter + 1, tl.load(numbers + place), tl.load(images + place),
-        tl.load(key0), tl.load(key1),
-    )  # fmt: skip
-    pixels += tl.load(slots + place) * row_size
-    out += place.to(tl.int64) * chunk_size
-    flags += place * ROWS
+    draws, counter, image, copies = _chunk_draws(
+        slots, numbers, images, key0, key1, row_size, chunk_size, BLOCK
+    )
+    pixels += image
+    out += copies
+    flags += tl.program_id(1) * ROWS
     for lane in tl.static_range(4):
         positions = counter * 4 + lane
         _exact_lane(
@@ -87,14 +96,11 @@ def _gaussian_kernel(
     pixels, slots, numbers, images, out, key0, key1, sigma, row_size, chunk_size,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(1)
-    counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    draws = _philox(
-        counter + 1, tl.load(numbers + place), tl.load(images + place),
-        tl.load(key0), tl.load(key1),
-    )  # fmt: skip
-    pixels += tl.load(slots + place) * row_size
-    out += place.to(tl.int64) * chunk_size
+    draws, counter, image, copies = _chunk_draws(
+        slots, numbers, images, key0, key1, row_size, chunk_size, BLOCK
+    )
+    pixels += image
+    out += copies
     for lane in tl.static_range(4):
         raw = draws[lane]
         # Box–Muller: 40 bits for the length, which reaches 7.4σ, and 24 for the angle.

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from macer.convolution import pairs
 
+TYPE = torch.bfloat16  # of images and weights; sums are float32
 BLOCK = 64  # pairs of pixels in a tile
 PROGRAMS = 132  # that share the sum over pixels of one line; their sums are added in a fixed order
 
@@ -39,9 +40,9 @@ def _lines_kernel(
 
 
 def _lines(weight: Tensor, *, flipped: bool) -> Tensor:
-    """W, or its flipped transpose, laid out for `pairs`, in bfloat16."""
+    """W, or its flipped transpose, laid out for `pairs`."""
     channels = len(weight)
-    lines = weight.new_empty((12 * channels, 2 * channels), dtype=torch.bfloat16)
+    lines = weight.new_empty((12 * channels, 2 * channels), dtype=TYPE)
     output, input, row, column = weight.stride()
     first = weight
     if flipped:
@@ -95,12 +96,12 @@ def _weight_gradient(x: Tensor, dy: Tensor) -> Tensor:
 
 
 class NarrowConvolution(torch.autograd.Function):
-    """W ∗ x with padding 1 for bfloat16 images, channels last, of an even width."""
+    """W ∗ x with padding 1 for images of an even width, channels last."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         """Arguments: (images, channels, height, width) and W, in any type."""
-        x = x.bfloat16().contiguous(memory_format=torch.channels_last)
+        x = x.to(TYPE).contiguous(memory_format=torch.channels_last)
         ctx.save_for_backward(x, weight)
         return pairs(x, _lines(weight, flipped=False))
 
@@ -139,12 +140,12 @@ def stem(x: Tensor, weight: Tensor, *, padding: int) -> Tensor:
     outputs, _, size, _ = weight.shape
     out_height, out_width = (n + 2 * padding - size + 1 for n in (height, width))
     pixels = images * out_height * out_width
-    taps = x.new_empty((pixels, 32), dtype=torch.bfloat16)
+    taps = x.new_empty((pixels, 32), dtype=TYPE)
     _taps_kernel[(triton.cdiv(pixels, 128),)](
         x.contiguous(memory_format=torch.channels_last), taps, pixels,
         height, width, out_height, out_width,
         CHANNELS=channels, SIZE=size, PADDING=padding, BLOCK=128,
     )  # fmt: skip
     rows = weight.permute(0, 2, 3, 1).reshape(outputs, -1)
-    y = F.linear(taps, F.pad(rows, (0, 32 - rows.shape[1])).bfloat16())
+    y = F.linear(taps, F.pad(rows, (0, 32 - rows.shape[1])).to(TYPE))
     return y.view(images, out_height, out_width, outputs).permute(0, 3, 1, 2)
