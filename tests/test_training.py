@@ -166,6 +166,15 @@ def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_pat
     assert all(np.array_equal(held.labels, split.labels[-16:]) for held in validated_on)
 
 
+def test_a_batch_that_does_not_fit_the_memory_is_a_clear_mistake(tmp_path, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.06 GiB.")
+
+    monkeypatch.setattr(Trainer, "_take_step", full)
+    with pytest.raises(Mistake, match=r"^batch and k must fit the GPU's memory, got 8 and 2; "):
+        trained(tmp_path / "run", tiny_recipe(batch=8, k=2))
+
+
 def test_held_out_images_are_looked_at_every_so_many_epochs_and_in_the_last(tmp_path):
     lines = []
     recipe = tiny_recipe(epochs=5, held_out=16)

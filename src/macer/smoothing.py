@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunks, NoisyCopies
 from macer.probe import check_rows
@@ -97,7 +98,7 @@ def sample_under_noise(
     chunks_a_task = CPU_TASK if on_cpu else rows // CHUNK
     work = _tasks(len(images), num, drawn // CHUNK, chunks_a_task)
     tally: Tally | None = None
-    with evaluating(model):
+    with evaluating(model), _within_memory(rows):
         check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
         for task, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
             tally = tally or Tally(*(t.new_zeros(len(images), *t.shape[1:]) for t in sums))
@@ -108,6 +109,16 @@ def sample_under_noise(
                 progress(int(task.rows.sum()))
     assert tally is not None, "no images or no samples"
     return Tally(*(total.cpu() for total in tally))
+
+
+@contextmanager
+def _within_memory(rows: int) -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise Mistake(
+            f"batch_size must fit the GPU's memory, got {rows} rows; lower batch_size"
+        ) from None
 
 
 def network_rows(device: torch.device, batch_size: int | None, shape: Sequence[int]) -> int:

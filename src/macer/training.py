@@ -72,7 +72,13 @@ def train(
         remove_leftovers(run.checkpoints)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
-        _loop(trainer, saver, held_out, validate_every, watch)
+        try:
+            _loop(trainer, saver, held_out, validate_every, watch)
+        except torch.OutOfMemoryError:
+            raise Mistake(
+                f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
+                "one of them"
+            ) from None
         saver.save()
         _finish(run, trainer, card, saver.metrics)
     return run.model
