@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from macer.cli import _run_name
+from macer.commands.train import run_name
 from macer.data import load
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
@@ -85,7 +85,7 @@ def test_unlabelled_images_weigh_as_the_recipe_says():
 
 def test_the_semi_supervised_recipe_looks_for_its_first_model_where_train_puts_it():
     first, semi = (named_recipe(f"semi/mnist-sample{end}") for end in ("-first", ""))
-    assert semi.pseudo == f"runs/{_run_name('semi/mnist-sample-first')}"
+    assert semi.pseudo == f"runs/{run_name('semi/mnist-sample-first')}"
     differ = {name for name, value in vars(semi).items() if value != getattr(first, name)}
     assert differ == {"pseudo", "epochs", "lr_decays"}
     images = len(load("mnist-sample", "train").images)

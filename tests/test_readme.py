@@ -26,7 +26,8 @@ def test_every_name_of_the_map_is_in_the_file_it_stands_behind():
 
 def test_every_module_is_in_the_layout():
     layout = README.split("## Layout")[1].split("```")[1]
-    modules = {path.name for path in (ROOT / "src/macer").glob("*.py")}
+    folders = (ROOT / "src/macer", ROOT / "src/macer/commands")
+    modules = {path.name for folder in folders for path in folder.glob("*.py")}
     assert {name for name in modules - {"__init__.py", "__main__.py"} if name not in layout} == {
         "mistake.py"
     }

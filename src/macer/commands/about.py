@@ -1,0 +1,70 @@
+"""`macer zoo`, `recipes`, `data` and `bench`: what there is here, and how fast it runs."""
+
+from macer.commands.parameters import Data, Device, chosen_device
+from macer.commands.printing import print_line, print_table
+from macer.recipes import Whole, read_recipe, recipe_names
+
+
+def zoo() -> None:
+    """List the trained models that come with macer; zoo:NAME stands for a run or a model file."""
+    from macer.catalogue import HEADER, catalogue
+
+    if rows := catalogue():
+        print_table(HEADER, rows)
+    else:
+        print_line("no trained models come with this macer")
+
+
+def recipes() -> None:
+    """List the recipes that come with macer."""
+    keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
+    recipes = {name: read_recipe(name) for name in recipe_names()}
+    rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
+    print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
+
+
+def data(*, data: Data = None, download: str | None = None) -> None:
+    """List the data sets: which are here, and where the others come from.
+
+    Parameters
+    ----------
+    download
+        Fetch this data set from its official address and check its SHA-256.
+    """
+    from macer.data import data_folder, located
+    from macer.data import download as fetch
+
+    folder = data_folder(data)
+    if download:
+        fetch(download, folder)
+    rows = [(p.name, str(p.path or "no"), p.source, p.licence) for p in located(folder)]
+    print_table(("data set", "here", "source", "licence"), rows)
+
+
+def bench(
+    *, train: bool = False, images: Whole = 20, n: Whole = 2000, device: Device = "auto"
+) -> None:
+    """Time certification, or training, against a plain implementation, in one run.
+
+    LeNet on a CPU, ResNet-110 and ResNet-18 on a GPU.
+
+    Parameters
+    ----------
+    train
+        Time MACER's training steps instead.
+    images
+        Images to certify.
+    n
+        Samples for each of them.
+    """
+    device_ = chosen_device(device)
+    if train:
+        from macer.bench_train import run_train_bench
+
+        lines = run_train_bench(device=device_)
+    else:
+        from macer.bench import run_bench
+
+        lines = run_bench(images=images, n=n, device=device_)
+    for line in lines:
+        print_line(line)

@@ -1,0 +1,172 @@
+"""`macer certify`, `merge` and `predict`: certificates of a data set, or of image files."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from macer.commands.parameters import (
+    Data,
+    Device,
+    Normalise,
+    Precision,
+    Skip,
+    Start,
+    Stop,
+    Weights,
+    chosen_device,
+)
+from macer.commands.printing import print_line, print_report
+from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe, Whole
+from macer.zoo import in_zoo, user_folder
+
+
+def certify(
+    target: str,
+    *,
+    settings: CertifyRecipe = CertifyRecipe(),  # noqa: B008  frozen
+    weights: Weights = None,
+    normalise: Normalise = None,
+    sigma: float | None = None,
+    dataset: str | None = None,
+    data: Data = None,
+    start: Start = 0,
+    stop: Stop = None,
+    skip: Skip = 1,
+    family: bool = False,
+    soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
+    out: Path | None = None,
+    batch_size: Whole | None = None,
+    device: Device = "auto",
+) -> None:
+    """Certify a model's test images; continues by itself where it stopped.
+
+    Parameters
+    ----------
+    target
+        A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
+        or with weights a network that macer knows, such as resnet110.
+    sigma
+        Noise level; needed only for a function or a network by name.
+    dataset
+        Data set; the one the model was trained on by default.
+    family
+        Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
+    soft_betas
+        Certify the soft classifier at these β too, by Bernstein from the same samples, each into
+        a folder bernstein-BETA of its own.
+    out
+        Folder for the certificates; by default the run itself, and runs/zoo-NAME for zoo:NAME.
+    batch_size
+        Noisy images the network sees at once.
+    """
+    from macer.certifying import at_radius, certify_data_set, chosen_images
+    from macer.data import classes_of, load
+    from macer.logs import read_log
+    from macer.targets import check_target, find_target
+
+    check_target(target, weights=weights, normalise=normalise)
+    folder = out or _folder_of(target, weights)
+    name = dataset or _dataset_of(target, weights)
+    split = load(name, "test", data)
+    found = find_target(
+        target, sigma=sigma, split=split, classes=len(classes_of(name, data)),
+        weights=weights, normalise=normalise,
+    )  # fmt: skip
+    indices = chosen_images(len(split.images), start, stop, skip)
+    if family:
+        settings = replace(settings, alpha=settings.alpha / len(indices))
+    contents = certify_data_set(
+        found, split, name, indices, settings, folder,
+        device=chosen_device(device), batch_size=batch_size, soft_betas=soft_betas,
+    )  # fmt: skip
+    if settings.radius is not None:
+        print_line(at_radius(contents))
+    else:
+        folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+        print_report([read_log(one) for one in folders])
+    if in_zoo(target) and out is None:
+        print_line(f"certificates: {folder}")
+
+
+def _folder_of(target: str, weights: Path | None) -> Path:
+    if in_zoo(target):
+        return user_folder(target)
+    if weights is None and Path(target).is_dir():
+        return Path(target)
+    raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
+
+
+def _dataset_of(target: str, weights: Path | None) -> str:
+    from macer.run import load_model
+    from macer.targets import is_trained
+
+    if weights is None and is_trained(target):
+        return load_model(target)[1].dataset
+    raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+
+
+def merge(*parts: Path, out: Path) -> None:
+    """Put certificates that were made in parts, on several machines say, into one folder.
+
+    Parameters
+    ----------
+    parts
+        Folders with certificates of the same model, data and settings.
+    out
+        Folder for all of them; a new one, or one to add to.
+    """
+    from macer.certifying import at_radius
+    from macer.journal import merge_journals
+    from macer.logs import read_log
+
+    if not parts:
+        raise Mistake("parts must name at least one folder with certificates, got none")
+    contents = merge_journals(parts, out)
+    print_line(f"{len(contents.records)} certificates in {out}")
+    if contents.header["radius"] is None:
+        print_report([read_log(out)])
+    else:
+        print_line(at_radius(contents))
+
+
+def predict(
+    run: Path,
+    /,
+    *images: Path,
+    n0: Whole = 100,
+    n: Whole = 10_000,
+    alpha: float = 0.001,
+    seed: Whole = 0,
+    precision: Precision = "auto",
+    device: Device = "auto",
+) -> None:
+    """Label image files with a certified radius, or abstain.
+
+    Parameters
+    ----------
+    run
+        A run folder, a model file or zoo:NAME.
+    images
+        Image files of the model's size.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a label's radius is false, for each image.
+    seed
+        Seed of the noise.
+    """
+    from macer.prediction import predict_files
+
+    if not images:
+        raise Mistake("images must name at least one file, got none")
+    device_ = chosen_device(device)
+    lines = predict_files(
+        run, images, n0=n0, n=n, alpha=alpha, seed=seed, precision=precision, device=device_
+    )
+    for line in lines:
+        print_line(line)

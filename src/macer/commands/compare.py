@@ -1,0 +1,80 @@
+"""`macer demo` and `macer compare`: methods side by side, trained and certified."""
+
+from pathlib import Path
+
+from macer.commands.parameters import Data, Device, Skip, Start, Stop, chosen_device
+from macer.commands.printing import print_line, print_table
+from macer.commands.train import recipe_of, run_name
+from macer.mistake import Mistake
+from macer.recipes import CertifyRecipe, Whole, recipe_names
+
+
+def demo(*, out: Path = Path("demo"), device: Device = "auto") -> None:
+    """Train, certify and report on the embedded data: Gaussian against MACER, in two minutes.
+
+    Parameters
+    ----------
+    out
+        Folder for the two runs, the curves and the page; must not exist.
+    """
+    from macer.demo import run_demo
+
+    run_demo(out, chosen_device(device))
+
+
+def compare(
+    *recipes: str,
+    out: Path,
+    data: Data = None,
+    seeds: Whole = 3,
+    n0: Whole = 100,
+    n: Whole = 1000,
+    alpha: float = 0.001,
+    start: Start = 0,
+    stop: Stop = None,
+    skip: Skip = 10,
+    device: Device = "auto",
+) -> None:
+    """Train recipes with the same seeds, certify the models, and compare them with the first.
+
+    Parameters
+    ----------
+    recipes
+        Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
+    out
+        Folder of the runs, OUT/RECIPE/seed-S; what is finished there is not done again.
+    seeds
+        Models of each recipe.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a certificate is false, for each image.
+    """
+    from macer import comparison
+
+    names = recipes or _sample_recipes()
+    runs = [run_name(name) for name in names]
+    if len(set(runs)) < len(runs):
+        raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    entries = comparison.compare(
+        {run: recipe_of(name) for run, name in zip(runs, names, strict=True)},
+        out,
+        seeds=seeds,
+        settings=CertifyRecipe(n0=n0, n=n, alpha=alpha),
+        data=data,
+        start=start,
+        stop=stop,
+        skip=skip,
+        device=chosen_device(device),
+    )
+    print_table(*comparison.cells(entries))
+    for line in comparison.notes(entries):
+        print_line(line)
+
+
+def _sample_recipes() -> list[str]:
+    """The recipes for the embedded sample, Gaussian training first."""
+    names = [name for name in recipe_names() if name.startswith("sample/")]
+    return sorted(names, key=lambda name: name != "sample/gaussian")

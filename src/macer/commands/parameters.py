@@ -1,0 +1,42 @@
+"""Parameters that commands share, and the device that one of them chooses."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from macer.mistake import Mistake
+from macer.recipes import Whole
+
+if TYPE_CHECKING:
+    import torch
+
+Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Weights = Annotated[
+    Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
+]
+Normalise = Annotated[
+    str | None,
+    Parameter(help="What stands before the network: none, a name such as cohen-cifar10, MEAN/STD."),
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16"],
+    Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
+]
+Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
+Start = Annotated[Whole, Parameter(help="First test image.")]
+Stop = Annotated[Whole | None, Parameter(help="Test image to stop before; all by default.")]
+Skip = Annotated[Whole, Parameter(help="Certify only images whose number is a multiple of this.")]
+
+
+def chosen_device(name: str) -> "torch.device":
+    """The one place that chooses a device."""
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise Mistake(f"device must be auto, cpu or cuda, got {name}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

@@ -1,0 +1,66 @@
+"""`macer report`: the scores of certificates as tables, curves and a page."""
+
+from pathlib import Path
+
+from macer.commands.printing import print_line, print_report
+from macer.mistake import Mistake
+from macer.recipes import Whole
+from macer.zoo import certificates_folder
+
+
+def report(
+    *logs: Path,
+    start: Whole = 0,
+    stop: Whole | None = None,
+    skip: Whole = 1,
+    csv: bool = False,
+    latex: bool = False,
+    markdown: bool = False,
+    html: Path | None = None,
+    plot: Path | None = None,
+) -> None:
+    """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
+
+    Parameters
+    ----------
+    logs
+        Run folders, log files and zoo:NAME; differences are to the first.
+    start
+        First image to count.
+    stop
+        Image to stop before.
+    skip
+        Count only images whose number is a multiple of this.
+    csv
+        Print CSV instead of a table for the terminal.
+    latex
+        Print LaTeX instead.
+    markdown
+        Print Markdown instead.
+    html
+        Write a self-contained page.
+    plot
+        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+    """
+    from macer.logs import read_log, select
+
+    if not logs:
+        raise Mistake("logs must name at least one run or log file, got none")
+    if csv + latex + markdown > 1:
+        raise Mistake("choose one of --csv, --latex and --markdown")
+    if start < 0:
+        raise Mistake(f"start must be at least 0, got {start}")
+    chosen = [select(read_log(certificates_folder(path)), start, stop, skip) for path in logs]
+    if plot:
+        from macer.curves import plot as draw_curves
+
+        draw_curves(chosen, plot)
+    if html:
+        from macer.page import write_page
+
+        write_page(chosen, html, title="Certified robustness")
+    form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
+    print_report(chosen, form)
+    for what, file in (("curves", plot), ("page", html)):
+        if file:
+            print_line(f"{what}: {file}")

@@ -1,0 +1,118 @@
+"""`macer train` and `macer export`: a recipe into a run, a run into a model file."""
+
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+from cyclopts.config import Dict
+
+from macer.commands.parameters import Data, Device, chosen_device
+from macer.commands.printing import print_line
+from macer.foreign import nearest
+from macer.mistake import Mistake
+from macer.recipes import TrainRecipe, Whole, read_recipe, recipe_names
+
+
+def train(
+    recipe: str,
+    *,
+    fields: TrainRecipe = TrainRecipe(),  # noqa: B008  frozen
+    out: Path | None = None,
+    data: Data = None,
+    resume: bool = False,
+    device: Device = "auto",
+    checkpoint_seconds: float = 30.0,
+    validate_every: Whole = 1,
+    tensorboard: bool = False,
+) -> None:
+    """Train a model; every field of the recipe can be overridden by its flag.
+
+    Parameters
+    ----------
+    recipe
+        A name that `macer recipes` lists, or a TOML file.
+    out
+        Folder of the run; runs/RECIPE by default.
+    resume
+        Continue the run where it stopped, or begin it.
+    checkpoint_seconds
+        Least time between two checkpoints.
+    validate_every
+        Epochs between two looks at the held-out images; the last epoch always has one.
+    tensorboard
+        Write TensorBoard events beside metrics.jsonl.
+    """
+    from macer.data import classes_of, load
+    from macer.metrics import watching
+    from macer.run import Run
+    from macer.training import train as train_model
+    from macer.training_speed import trained_line
+
+    if not checkpoint_seconds >= 0:
+        raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    if validate_every < 1:
+        raise Mistake(f"validate_every must be at least 1, got {validate_every}")
+    folder = out or Path("runs") / run_name(recipe)
+    split = load(fields.dataset, "train", data)
+    with watching(folder, tensorboard) as watch:
+        train_model(
+            fields,
+            split,
+            classes_of(fields.dataset, data),
+            folder,
+            device=chosen_device(device),
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
+            validate_every=validate_every,
+            watch=watch,
+        )
+    print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
+    print_line(f"certify it with: macer certify {folder}")
+
+
+def run_name(recipe: str) -> str:
+    """The folder under runs/ that a training of this recipe goes to."""
+    return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
+
+
+def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
+    """Let the recipe's file give the fields that no flag gives."""
+    if not arguments["--recipe"].tokens:
+        return
+    name = arguments["--recipe"].tokens[0].value
+    recipe, known = read_recipe(name), [field.name for field in fields_of(TrainRecipe)]
+    if strangers := [field for field in recipe if field not in known]:
+        guess = nearest(strangers[0], known)
+        raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
+    fields = Dict(recipe, source=name, use_commands_as_keys=False)
+    fields(app, commands, arguments)
+
+
+def recipe_of(name: str) -> TrainRecipe:
+    """The recipe that `macer train NAME` takes."""
+    parser = App(default_command=train, config=fields_of_recipe)
+    _, bound, _ = parser.parse_args([name], exit_on_error=False, print_error=False)
+    recipe: TrainRecipe = bound.arguments.get("fields", TrainRecipe())
+    return recipe
+
+
+def export(run: Path, /, *, out: Path, overwrite: bool = False) -> None:
+    """Write a model into a file of half the size, weights rounded to float16.
+
+    Parameters
+    ----------
+    run
+        A run folder, a model file or zoo:NAME.
+    out
+        The file, which every command takes as a model.
+    overwrite
+        Replace the file if there is one.
+    """
+    from macer.export import export_model
+
+    sha256 = export_model(run, out, overwrite=overwrite)
+    print_line(
+        f"exported {out}: {out.stat().st_size:,} bytes, SHA-256 {sha256}; "
+        "its certificates are those of the weights rounded to float16"
+    )
