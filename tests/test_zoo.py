@@ -1,4 +1,4 @@
-"""The zoo of these tests is a folder of their own, with tiny models."""
+"""The zoo of these tests is a folder of their own, with tiny models; the last look at macer's."""
 
 import re
 import shutil
@@ -11,6 +11,7 @@ from PIL import Image
 
 from macer import zoo
 from macer.catalogue import HEADER, catalogue
+from macer.certification import certify
 from macer.cli import app, main
 from macer.data import classes_of, load
 from macer.export import export_model
@@ -31,6 +32,7 @@ DIGITS = ModelCard(
     dataset="mnist-sample",
 )
 BANDS = replace(DIGITS, classes=CLASSES, shape=(1, 8, 8), sigma=0.25, dataset="tiny")
+SHIPPED = zoo.FOLDER
 SETTINGS = ["--n0", "20", "--n", "100", "--stop", "3", "--device", "cpu"]
 
 
@@ -252,3 +254,27 @@ def test_certificates_that_are_not_there_are_missed_by_their_place(digits, capsy
 def test_the_zoo_is_not_written_to_by_name(digits):
     with pytest.raises(Mistake, match=r"^out must be a file to write, got the zoo model zoo:new$"):
         export_model(digits, Path("zoo:new"))
+
+
+@pytest.mark.parametrize(
+    ("name", "acr"), [("mnist-0.25", 0.911), ("mnist-0.50", 1.638), ("mnist-1.00", 1.669)]
+)
+def test_the_models_that_come_with_macer_know_digits_and_have_their_own_certificates(
+    monkeypatch, name, acr
+):
+    monkeypatch.setattr(zoo, "FOLDER", SHIPPED)
+    split = load("mnist-sample", "test")
+    model, card = load_model(f"zoo:{name}")
+    images = torch.from_numpy(split.images[:20])
+    certificates = certify(model, images, sigma=card.sigma, n=200)
+    right = sum(c.label == y for c, y in zip(certificates, split.labels[:20], strict=True))
+    assert right >= 17
+    [row] = [row for row in catalogue() if row[0] == f"zoo:{name}"]
+    shown = dict(zip(HEADER, row, strict=True))
+    assert shown["data set"] == "mnist" and float(shown["σ"]) == card.sigma
+    assert float(shown["ACR"].split()[0]) == acr and shown["n"] == "100,000"
+
+
+def test_the_models_that_come_with_macer_are_small():
+    sizes = [path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()]
+    assert len(sizes) >= 3 and max(sizes) <= 8e6 and sum(sizes) <= 40e6
