@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from macer.building import build_model
-from macer.inference import for_inference, resolved
+from macer.inference import agree, for_inference, resolved
 from macer.mistake import Mistake
 from macer.models import Normalize
 
@@ -140,3 +140,13 @@ def test_a_normalisation_that_does_nothing_is_left_out(mean, std, left):
     assert sum(n.target in (operator.sub, operator.truediv) for n in fast.graph.nodes) == left
     images = torch.rand(5, 1, 3, 3)
     assert torch.equal(fast(images), model(images))
+
+
+def test_a_network_for_which_there_is_no_kernel_does_not_agree():
+    class Refuses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("GET was unable to find an engine to execute this computation")
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(9, 3))
+    assert agree(model, model, (1, 3, 3), tolerance=0)
+    assert not agree(model, Refuses(), (1, 3, 3), tolerance=1)
