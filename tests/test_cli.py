@@ -390,6 +390,10 @@ MISTAKES = [
     ("train demo --steps -1", "steps must be at least 0, got -1\n"),
     ("train demo --step-size -1", "step_size must be at least 0, got -1.0\n"),
     ("train demo --drop-epoch -1", "drop_epoch must be at least 0, got -1\n"),
+    (
+        "train sun/mnist-0.50 --epochs 70",
+        "drop_epoch must be below epochs, which are 70, or 0 for ",
+    ),
     ("train demo --drop-below 2", "drop_below must be in [0, 1], got 2.0\n"),
     ("train demo --reweight-every 0", "reweight_every must be at least 1, got 0\n"),
     ("train demo --teacher runn", "no run or model at runn; name a run folder or a model file\n"),

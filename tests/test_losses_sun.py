@@ -42,7 +42,7 @@ def test_without_steps_it_is_gaussian_training():
 
 @pytest.mark.parametrize(("epoch", "attacked"), [(0.0, False), (4.9, False), (5.0, True)])
 def test_until_the_hard_images_are_dropped_it_is_gaussian_training(epoch, attacked):
-    batch = replace(batch_of(sun_recipe(drop_epoch=5)), epoch=epoch)
+    batch = replace(batch_of(sun_recipe(drop_epoch=5, epochs=9)), epoch=epoch)
     plain = gaussian_losses(batch.logits(), batch.labels)
     assert torch.equal(sun(batch), plain) != attacked
     if attacked:

@@ -146,6 +146,8 @@ class TrainRecipe:
             value = getattr(self, name)
             _require(name, 0 <= value < 1, "in [0, 1)", value)
         _require("drop_below", 0 <= self.drop_below <= 1, "in [0, 1]", self.drop_below)
+        below = f"below epochs, which are {self.epochs}, or 0 for never"
+        _require("drop_epoch", self.drop_epoch < self.epochs, below, self.drop_epoch)
         _require("labelled", not self.pseudo or self.labelled > 0, "> 0 with pseudo", self.labelled)
         _require("lam_ramp", 0 < self.lam_ramp <= 1, "in (0, 1]", self.lam_ramp)
         _require("lr_peak", 0 <= self.lr_peak <= 1, "in [0, 1]", self.lr_peak)
