@@ -110,6 +110,28 @@ class Looking(nn.Module):
         return self.mean(self.conv(x) if x.sum() > 0 else x)
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(3, 24, 3, padding=1, groups=3, bias=False),
+        nn.Conv2d(3, 8, 3, padding=1, padding_mode="reflect", bias=False),
+        nn.Conv2d(3, 8, 3, padding="same", bias=False),
+        nn.Conv2d(3, 8, 3, stride=2, bias=False),
+        nn.Conv2d(3, 8, 3, dilation=2, bias=False),
+        nn.Conv2d(3, 8, (3, 1), bias=False),
+        nn.Conv2d(3, 8, 3),
+        nn.Conv2d(4, 8, 3, bias=False),
+        nn.Conv2d(16, 16, 3, padding=1, groups=2, bias=False),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.Conv2d(16, 16, 3, bias=False),
+        nn.Conv2d(16, 32, 1, stride=2, groups=2),
+    ],
+)
+def test_a_convolution_that_no_other_way_computes_stays_torchs(layer):
+    network = for_training(nn.Sequential(layer, Mean()), (layer.in_channels, 8, 8))
+    assert network.get_submodule("0") is layer
+
+
 def test_a_norm_that_others_read_keeps_to_itself():
     torch.manual_seed(0)
     model = Branching()

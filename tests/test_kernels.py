@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from macer.exact import levels
+from macer.kinds import PAIRS
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunks, NoisyCopies
 
@@ -134,6 +135,12 @@ def test_a_stem_is_the_convolution_in_training_and_certification(
     expected = F.max_pool2d((expected + bias[:, None, None]).relu(), pool)
     settings = {"outputs": 16, "size": size, "padding": padding, "pool": pool}
     close(stem_relu(x, *stem_weight(weight, bias), **settings), expected)
+
+
+def test_the_kernel_for_pairs_has_tiles_for_all_that_are_sent_to_it():
+    from macer.convolution import TILES
+
+    assert tuple(TILES) == PAIRS
 
 
 @pytest.mark.parametrize("with_shortcut", [True, False])

@@ -1,13 +1,15 @@
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch.special import ndtri
 
+from loss_batches import batch_of
 from macer.building import build_model
-from macer.losses import LOSSES
+from macer.losses import LOSSES, find_objective
 from macer.losses.macer import macer
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal, stream
@@ -410,3 +412,21 @@ def test_an_epoch_without_a_finite_step_is_refused(monkeypatch):
     trainer = trainer_of(tiny_recipe(), tiny_split())
     with pytest.raises(Mistake, match="loss was not finite in all 4 steps of epoch 1; lower lr"):
         train_epoch(trainer)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_objectives_know_no_more_of_the_epoch_than_what_a_step_is_recorded_anew_for(loss):
+    recipe = tiny_recipe(loss=loss, k=2, epochs=9, epsilon_ramp=2, drop_epoch=2, epsilon=0.5)
+    trainer = Trainer(
+        recipe, build_model(recipe.model, num_classes=3, shape=(1, 8, 8)), tiny_split(),
+        torch.device("cpu"),
+    )  # fmt: skip
+    found = {}
+    for epoch in (0.0, 0.9, 1.0, 1.5, 2.0, 3.0, 7.9):
+        trainer.step = int(epoch) * trainer.steps_per_epoch
+        torch.manual_seed(0)
+        batch = replace(batch_of(recipe), epoch=epoch, teacher=trainer.model)
+        torch.manual_seed(0)
+        losses = find_objective(loss)(batch).detach()
+        assert torch.equal(losses, found.setdefault(trainer._phase(), losses))
+    assert len(found) == 3

@@ -54,12 +54,6 @@ def _pairs_kernel(
         tl.store(y + where, total.to(y.dtype.element_ty), mask=(m < pairs)[:, None])
 
 
-def suits_pairs(weight: Tensor, padding: tuple[int, int]) -> bool:
-    """Whether the weights are of a 3×3 convolution that keeps its few channels and the size."""
-    outputs, inputs, *size = weight.shape
-    return size == [3, 3] and padding == (1, 1) and inputs == outputs and inputs in TILES
-
-
 def pairs_weight(weight: Tensor) -> Tensor:
     """The weights (channels, channels, 3, 3) as (3 lines, 4 inputs, 2 outputs) of a pair."""
     channels = len(weight)
@@ -135,13 +129,6 @@ def _stem_kernel(
     where = m.to(tl.int64)[:, None] * OUTPUTS + n[None, :]
     keep = (m < pixels)[:, None] & (n < OUTPUTS)[None, :]
     tl.store(y + where, best.to(y.dtype.element_ty), mask=keep)
-
-
-def suits_stem(weight: Tensor, padding: tuple[int, int]) -> bool:
-    """Whether the weights are of a square convolution of few inputs, for which cuDNN is slow."""
-    _, inputs, height, width = weight.shape
-    square = height == width and padding[0] == padding[1]
-    return square and inputs <= 3 and weight[0].numel() <= 32
 
 
 def stem_weight(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

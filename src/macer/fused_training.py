@@ -9,10 +9,9 @@ from torch.nn import functional as F
 
 from macer.channels import WideLayer, room_for
 from macer.inference import agree
-from macer.projection import Projection, is_projection
+from macer.kinds import is_pairs, is_projection, is_stem
+from macer.projection import Projection
 from macer.tracing import Layers, called_once, calls, halves, is_relu
-
-NARROW = (16, 32)  # channels of the convolutions that we have a kernel for
 
 
 def for_training(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
@@ -59,7 +58,7 @@ def _replace_convolution(graph: fx.GraphModule, name: str, layer: nn.Conv2d) -> 
     """Give a convolution that cuDNN is slow at another way to be computed."""
     for suits, kind in (
         (_is_narrow, NarrowConv),
-        (_is_stem, StemConv),
+        (_is_bare_stem, StemConv),
         (is_projection, Projection),
     ):
         if suits(layer):
@@ -123,19 +122,12 @@ def _is_plain_norm(graph: fx.GraphModule, node: fx.Node, norm: Any) -> bool:
     return statistics and norm.num_features % 8 == 0 and called_once(graph, node)
 
 
-def _is_narrow(layer: Any) -> bool:
-    channels = layer.in_channels == layer.out_channels and layer.in_channels in NARROW
-    where = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups)
-    shape = where == ((3, 3), (1, 1), (1, 1), (1, 1), 1) and layer.padding_mode == "zeros"
-    return channels and shape and layer.bias is None
+def _is_narrow(layer: nn.Conv2d) -> bool:
+    return is_pairs(layer) and layer.bias is None
 
 
-def _is_stem(layer: Any) -> bool:
-    (height, width), padding = layer.kernel_size, layer.padding
-    square = height == width and isinstance(padding, tuple) and padding[0] == padding[1]
-    dense = layer.stride == layer.dilation == (1, 1) and layer.padding_mode == "zeros"
-    few = layer.in_channels <= 3 and layer.weight[0].numel() <= 32 and layer.out_channels % 8 == 0
-    return square and dense and few and layer.bias is None
+def _is_bare_stem(layer: nn.Conv2d) -> bool:
+    return is_stem(layer) and layer.bias is None and layer.out_channels % 8 == 0
 
 
 class NormLayer(nn.Module):

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from macer import convolution as ours
+from macer.kinds import is_pairs, is_projection, is_stem
 from macer.pooling import halved
-from macer.projection import Projection, is_projection
+from macer.projection import Projection
 from macer.tracing import Layers, alone, calls, halves, is_relu
 
 
@@ -90,13 +91,9 @@ class ConvolutionReLU(nn.Module):
         bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.bias, self.bias32 = bias, bias.float()
-        padding: Any = convolution.padding
-        self.where: Any = (convolution.stride, padding, convolution.dilation, 1)
-        dense = convolution.stride == convolution.dilation == (1, 1)
-        pairs = dense and ours.suits_pairs(weight, padding)
-        stem = dense and ours.suits_stem(weight, padding)
-        self.pairs = ours.pairs_weight(weight) if pairs else None
-        self.stem = ours.stem_weight(weight, self.bias32) if stem else None
+        self.where: Any = (convolution.stride, convolution.padding, convolution.dilation, 1)
+        self.pairs = ours.pairs_weight(weight) if is_pairs(convolution) else None
+        self.stem = ours.stem_weight(weight, self.bias32) if is_stem(convolution) else None
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
         """Activations, channels last."""

@@ -4,12 +4,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def is_projection(layer: nn.Conv2d) -> bool:
-    """Whether the layer is such a convolution."""
-    kernel, stride, padding = layer.kernel_size, layer.stride, layer.padding
-    return kernel == (1, 1) and padding == (0, 0) and stride != (1, 1) and layer.groups == 1
-
-
 class Projection(nn.Module):
     """A 1×1 convolution with a stride."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from macer.captured import CapturedStep
 from macer.data import Split, augment
 from macer.fused_training import for_training
+from macer.inference import resolved
 from macer.losses import LOSSES, Batch, find_objective
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal, key, stream
@@ -36,7 +37,7 @@ class Trainer:
     ) -> None:
         self.recipe = recipe
         self.device = device
-        bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
+        bf16 = resolved(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
