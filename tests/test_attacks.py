@@ -290,6 +290,34 @@ def test_the_network_is_left_as_it_was(attack, build, context):
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
+def test_no_gradient_of_the_weights_is_computed(attack):
+    asked = []
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, dy):
+            asked.append(ctx.needs_input_grad)
+            (weight,) = ctx.saved_tensors
+            return dy @ weight.T, None
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(16, 3))
+
+        def forward(self, x):
+            return Product.apply(x.flatten(1), self.weight)
+
+    attack(Layer(), pictures(3), torch.arange(3), draws(3, 2, *SHAPE), epsilon=1.0, steps=2)
+    assert asked and all(needs == (True, False) for needs in asked)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_a_gradient_of_zero_moves_nothing(attack):
     constant = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     nn.init.zeros_(constant[1].weight)

@@ -1,6 +1,7 @@
 """The network that training runs is the model's: on a CPU its wiring, on a GPU its kernels."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from macer.building import build_model
 from macer.channels import WideLayer
 from macer.fused_training import NarrowConv, NormLayer, StemConv, for_training, pool_relu
+from macer.noise_attacks import sphere_attack
 from macer.projection import Projection
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -182,6 +184,51 @@ def test_the_norm_kernels_are_batch_norm(shape, with_shortcut, relu):
         wanted.append(inputs[1].grad)
     for a, b in zip(found, wanted, strict=True):
         assert difference(a, b) < 6e-3
+
+
+@on_a_gpu
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("with_shortcut", [True, False])
+@pytest.mark.parametrize("shape", [(37, 16, 8, 8), (5, 24, 5, 3), (300, 64, 16, 16)])
+def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut, relu):
+    from macer.batchnorm import FixedNormReLU
+
+    torch.manual_seed(0)
+    like = {"device": "cuda", "dtype": torch.bfloat16}
+    x = (3 * last(shape, **like) + 1).requires_grad_()
+    shortcut = last(shape, **like).requires_grad_() if with_shortcut else None
+    norm = nn.BatchNorm2d(shape[1]).cuda().eval().requires_grad_(False)
+    norm.weight.uniform_(-1, 2)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.1, 3)
+    dy = last(shape, **like)
+    y = FixedNormReLU.apply(x, shortcut, norm, relu)
+    y.backward(dy)
+    inputs = [t.detach().double().requires_grad_() for t in (x, shortcut) if t is not None]
+    expected = copy.deepcopy(norm).double()(inputs[0]) + (inputs[1] if with_shortcut else 0)
+    expected = expected.relu() if relu else expected
+    expected.backward(dy.double())
+    found = [y, x.grad, *([shortcut.grad] if with_shortcut else [])]
+    for a, b in zip(found, (expected, *(t.grad for t in inputs)), strict=True):
+        assert difference(a, b) < 6e-3
+
+
+@on_a_gpu
+@pytest.mark.parametrize("name", ["resnet20", "resnet18"])
+def test_an_attack_goes_where_it_goes_without_our_kernels(name):
+    torch.manual_seed(0)
+    model = build_model(name, num_classes=10, shape=(3, 32, 32)).cuda()
+    images = torch.rand(64, 3, 32, 32, device="cuda")
+    labels = torch.arange(64, device="cuda") % 10
+    noise = 0.1 * torch.randn(64, 2, 3, 32, 32, device="cuda")
+    model.train()(images)  # running averages that suit the images
+    model.to(memory_format=torch.channels_last)
+    network = for_training(model, (3, 32, 32))
+    attack = partial(sphere_attack, step_size=0.5, steps=1)
+    exact = attack(model, images, labels, noise) - noise
+    with torch.autocast("cuda", torch.bfloat16):
+        theirs, ours = (attack(m, images, labels, noise) - noise for m in (model, network))
+    assert difference(ours, exact) < 1.3 * difference(theirs, exact)
 
 
 @on_a_gpu

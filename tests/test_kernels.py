@@ -93,6 +93,31 @@ def test_the_norm_kernels_are_batch_norm(shape, with_shortcut, relu):
     close(norms[0].running_var, norms[1].running_var)
 
 
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("with_shortcut", [True, False])
+@pytest.mark.parametrize("shape", [(3, 16, 5, 4), (2, 24, 3, 3), (9, 128, 4, 4)])
+def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut, relu):
+    from macer.batchnorm import FixedNormReLU
+
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(shape[1]).eval().requires_grad_(False)
+    nn.init.uniform_(norm.weight, -1, 2)
+    nn.init.normal_(norm.bias)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.1, 3)
+    inputs = [last(*shape) * 2 + 1, *([last(*shape)] if with_shortcut else [])]
+    inputs, twins = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
+    y = FixedNormReLU.apply(inputs[0], inputs[1] if with_shortcut else None, norm, relu)
+    expected = norm(twins[0]) + (twins[1] if with_shortcut else 0)
+    expected = expected.relu() if relu else expected
+    dy = torch.randn(shape)
+    y.backward(dy)
+    expected.backward(dy)
+    close(y, expected)
+    for a, b in zip(inputs, twins, strict=True):
+        close(a.grad, b.grad)
+
+
 def test_nan_passes_through_the_norm():
     from macer.batchnorm import NormReLU
 

@@ -5,6 +5,8 @@ network is in eval mode meanwhile, and its weights receive no gradient.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +76,7 @@ def pgd(
         return _in_ball(_in_box(images, delta) if clamp else delta, epsilon)
 
     delta = feasible(delta)
-    with evaluating(model):
+    with under_attack(model):
         for _ in range(steps):
             direction, _ = _ascent(model, images + delta, labels, noise)
             delta = feasible(delta + s * direction)
@@ -118,7 +120,7 @@ def ddn(
     norm = _per_image("first_norm", first_norm, images).to(images.dtype)
     delta = nearest = torch.zeros_like(images)
     least = torch.full_like(norm, math.inf)
-    with evaluating(model):
+    with under_attack(model):
         for k in range(1, steps + 1):
             alpha = _LAST_ALPHA + (1 - _LAST_ALPHA) * (1 + math.cos(math.pi * k / steps)) / 2
             direction, deceives = _ascent(model, images + delta, labels, noise)
@@ -131,6 +133,20 @@ def ddn(
     nearest, _ = _nearer(delta, deceives, nearest, least)
     x = _rounded_inside(images, _in_ball(nearest, epsilon), epsilon)
     return x.clamp(0, 1) if clamp else x
+
+
+@contextmanager
+def under_attack(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode, and no gradient of its parameters asked for; then as it was."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    with evaluating(model):
+        try:
+            for parameter in wanted:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter in wanted:
+                parameter.requires_grad_(True)
 
 
 def _log_z_bar(model: nn.Module, images: Tensor, noise: Tensor) -> Tensor:

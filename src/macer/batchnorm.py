@@ -10,6 +10,10 @@ and backwards, with dz = dy where y > 0 and 0 elsewhere, n values a channel:
 Such layers are bound by memory traffic. Forwards x is read twice and y written once; backwards
 what is needed is read twice and dx written once. Tensors are channels last; sums are float32.
 
+In eval mode m and v are the running averages, which nothing is differentiated for:
+
+    dx = w / √(v + ε) · dz,  dshortcut = dz
+
 [Ioffe+15]  Batch Normalization. ICML 2015.
 """
 
@@ -179,6 +183,23 @@ def _gradient_kernel(
     tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _fixed_gradient_kernel(
+    y, dy, scale, weight, dx, dshortcut, rows, channels,
+    SHORTCUT: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    r, c = _rows_and_columns(tl.program_id(0) * ROWS, ROWS, COLUMNS)
+    inside = (r < rows)[:, None]
+    at = r.to(tl.int64)[:, None] * channels + c[None, :]
+    dz = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
+    if RELU:
+        dz = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) > 0, dz, 0.0)
+    if SHORTCUT:
+        tl.store(dshortcut + at, dz.to(dshortcut.dtype.element_ty), mask=inside)
+    slope = tl.load(scale + c) * tl.load(weight + c)
+    tl.store(dx + at, (slope[None, :] * dz).to(dx.dtype.element_ty), mask=inside)
+
+
 class _Shape:
     """How a tensor of channels-last images is cut into tiles."""
 
@@ -208,6 +229,13 @@ class _Shape:
         return x.new_empty((self.programs, 2, self.channels), dtype=torch.float32)
 
 
+def _channels_last(x: Tensor, shortcut: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    x = x.contiguous(memory_format=torch.channels_last)
+    if shortcut is not None:
+        shortcut = shortcut.to(x.dtype).contiguous(memory_format=torch.channels_last)
+    return x, shortcut
+
+
 class NormReLU(torch.autograd.Function):
     """ReLU(batch-norm(x) + shortcut) in training; the running averages are updated in place."""
 
@@ -223,9 +251,7 @@ class NormReLU(torch.autograd.Function):
     ) -> Tensor:
         """Arguments: images channels last; weight and bias are the norm's."""
         assert norm.running_mean is not None and norm.running_var is not None
-        x = x.contiguous(memory_format=torch.channels_last)
-        if shortcut is not None:
-            shortcut = shortcut.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        x, shortcut = _channels_last(x, shortcut)
         shape, y = _Shape(x), torch.empty_like(x)
         partial = shape.partial(x)
         mean, scale = (torch.empty_like(weight) for _ in range(2))
@@ -270,3 +296,38 @@ class NormReLU(torch.autograd.Function):
             shape.rows, shape.channels, float(shape.rows), **options, **shape.tiles,
         )  # fmt: skip
         return dx, dshortcut if options["SHORTCUT"] else None, dweight, dbias, None, None
+
+
+class FixedNormReLU(torch.autograd.Function):
+    """ReLU(batch-norm(x) + shortcut) in eval mode; only activations get gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, shortcut: Tensor | None, norm: nn.BatchNorm2d, relu: bool
+    ) -> Tensor:
+        """Arguments: images channels last; a norm whose weight and bias want no gradient."""
+        assert norm.running_mean is not None and norm.running_var is not None
+        x, shortcut = _channels_last(x, shortcut)
+        shape, y = _Shape(x), torch.empty_like(x)
+        scale = (norm.running_var + norm.eps).rsqrt()
+        options = {"SHORTCUT": shortcut is not None, "RELU": relu}
+        _apply_kernel[shape.each](
+            x, x if shortcut is None else shortcut, norm.running_mean, scale, norm.weight,
+            norm.bias, y, shape.rows, shape.channels, **options, **shape.tiles,
+        )  # fmt: skip
+        ctx.save_for_backward(y, scale, norm.weight)
+        ctx.shape, ctx.options = shape, options
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
+        """Gradients in the order of forward's arguments."""
+        y, scale, weight = ctx.saved_tensors
+        dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
+        shape, options, dx = ctx.shape, ctx.options, torch.empty_like(y)
+        dshortcut = torch.empty_like(y) if options["SHORTCUT"] else dx
+        _fixed_gradient_kernel[shape.each](
+            y, dy, scale, weight, dx, dshortcut, shape.rows, shape.channels,
+            **options, **shape.tiles,
+        )  # fmt: skip
+        return dx, dshortcut if options["SHORTCUT"] else None, None, None

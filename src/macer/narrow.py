@@ -106,11 +106,13 @@ class NarrowConvolution(torch.autograd.Function):
         return pairs(x, _lines(weight, flipped=False))
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """dx and dW."""
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """dx and, unless the network is under attack, dW."""
         x, weight = ctx.saved_tensors
         dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
-        return pairs(dy, _lines(weight, flipped=True)), _weight_gradient(x, dy).to(weight.dtype)
+        trained = ctx.needs_input_grad[1]
+        dw = _weight_gradient(x, dy).to(weight.dtype) if trained else None
+        return pairs(dy, _lines(weight, flipped=True)), dw
 
 
 @triton.jit

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from macer.attacks import check, noisy_logits, unit
+from macer.attacks import check, noisy_logits, under_attack, unit
 from macer.mistake import Mistake
-from macer.smoothing import evaluating
 
 _PIXELS = (2, 3, 4)
 
@@ -49,7 +48,7 @@ def sphere_attack(
 
     length = _norm(noise)
     eta = noise
-    with evaluating(model):
+    with under_attack(model):
         for _ in range(steps):
             direction, log_z = _ascent(model, images, eta, loss)
             deceives = (log_z.argmax(dim=2) != labels[:, None])[..., None, None, None]
@@ -89,7 +88,7 @@ def standardised_attack(
         return -targets[:, None] * log_z  # KL less the entropy of ȳ, which does not move
 
     eta = noise
-    with evaluating(model):
+    with under_attack(model):
         for _ in range(steps):
             direction, _ = _ascent(model, images, eta, loss)
             moved = eta + s * direction - noise
