@@ -26,18 +26,24 @@ def last(shape, **like):
 
 
 @pytest.mark.parametrize(
-    ("name", "norms", "narrow"), [("resnet20", 21, 11), ("resnet18", 20, 0), ("resnet110", 111, 71)]
+    ("name", "norms", "narrow", "projections", "stems"),
+    [
+        ("resnet20", 21, 11, 2, 1),
+        ("resnet18", 20, 0, 3, 1),
+        ("resnet110", 111, 71, 2, 1),
+        ("wide14", 14, 0, 1, 0),
+    ],
 )
 def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors(
-    name, norms, narrow
+    name, norms, narrow, projections, stems
 ):
     model = build_model(name, num_classes=10, shape=(3, 32, 32))
     network = for_training(model, (3, 32, 32))
     parts = list(network.modules())
     assert sum(isinstance(part, NormLayer) for part in parts) == norms
     assert sum(isinstance(part, NarrowConv) for part in parts) == narrow
-    assert sum(isinstance(part, StemConv) for part in parts) == 1
-    assert sum(isinstance(part, Projection) for part in parts) == (3 if name == "resnet18" else 2)
+    assert sum(isinstance(part, StemConv) for part in parts) == stems
+    assert sum(isinstance(part, Projection) for part in parts) == projections
     assert not any(node.target is F.relu for node in network.graph.nodes)
     assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
     assert {id(b) for b in network.buffers()} == {id(b) for b in model.buffers()}

@@ -70,10 +70,11 @@ def literal_conv_bn(
 
 
 def literal_resnet(
-    weights: dict[str, Tensor], x: Tensor, *, blocks: tuple[int, ...], convs: int, large: bool
+    weights: dict[str, Tensor], x: Tensor, *, blocks: tuple[int, ...], convs: int
 ) -> Tensor:
-    x = F.relu(literal_conv_bn(weights, "conv1", "bn1", x, 2 if large else 1))
-    if large:
+    stem = weights["conv1.weight"].shape[-1]
+    x = F.relu(literal_conv_bn(weights, "conv1", "bn1", x, 1 if stem == 3 else 2))
+    if stem == 7:
         x = F.max_pool2d(x, 3, stride=2, padding=1)
     for stage, count in enumerate(blocks, start=1):
         for i in range(count):
@@ -109,6 +110,7 @@ def test_lenet_is_relu_then_pool_with_its_gradients() -> None:
         ("resnet20", (3, 3, 3), 2),
         ("resnet50", (3, 4, 6, 3), 3),
         ("resnet110", (18, 18, 18), 2),
+        ("wide14", (4, 2), 2),
     ],
 )
 def test_resnets_are_their_paper_layer_by_layer(
@@ -116,9 +118,8 @@ def test_resnets_are_their_paper_layer_by_layer(
 ) -> None:
     # float64, since random statistics make the activations of 110 layers grow.
     model, x = with_random_statistics(built(name)).double(), images(name, 2).double()
-    large = name == "resnet50"
     with torch.no_grad():
-        literal = literal_resnet(model[1].state_dict(), x, blocks=blocks, convs=convs, large=large)
+        literal = literal_resnet(model[1].state_dict(), x, blocks=blocks, convs=convs)
         torch.testing.assert_close(model(x), literal)
 
 
@@ -248,6 +249,16 @@ def test_gradients_per_image_through_torch_func(name: str) -> None:
             + sum(18 * w**2 + 4 * w for w in (64, 64, 128, 256, 512))
             + sum(14 * w**2 + 6 * w for w in (128, 256, 512))
             + 5_130,
+        ),
+        # w = 128, 256, and a stem of 48·128 + 256: fc 256·10 + 10.
+        (
+            "wide14",
+            10,
+            6_400
+            + 4 * (18 * 128**2 + 4 * 128)
+            + (14 * 256**2 + 6 * 256)
+            + (18 * 256**2 + 4 * 256)
+            + 2_570,
         ),
         # Published with torchvision's weights.
         ("resnet50", 1000, 25_557_032),
@@ -404,7 +415,7 @@ def test_an_unknown_name_is_refused_with_the_choices(name: str) -> None:
     hint = ", did you mean 'lenet'?" if name == "lenett" else ""
     assert refusal(lambda: build_model(name, num_classes=10, shape=CIFAR)) == (
         f"unknown model {name!r}{hint}; choose from lenet, resnet18, resnet20, resnet50, "
-        "resnet110, or name a function of your own as package.module:function"
+        "resnet110, wide14, or name a function of your own as package.module:function"
     )
 
 

@@ -1,4 +1,4 @@
-"""Certification of the paper's network on a GPU beside a plain implementation, in one run."""
+"""Certification of networks on a GPU beside a plain implementation, in one run."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ from macer.rates import matrix_rate, median_seconds, operations
 SHAPE = (3, 32, 32)
 SIGMA = 0.25
 N0 = 100
-NETWORKS = ("resnet110", "resnet18")
+NETWORKS = ("resnet110", "resnet18", "wide14")
 
 
 def run_gpu_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:

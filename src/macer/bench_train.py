@@ -33,9 +33,9 @@ class Case:
 CASES = {
     "cuda": (
         Case("resnet110", (3, 32, 32), 64, 16),
-        Case("resnet18", (3, 32, 32), 64, 16),
         Case("resnet18", (3, 32, 32), 256, 4),
-        Case("resnet18", (3, 32, 32), 256, 2),
+        Case("wide14", (3, 32, 32), 256, 4),
+        Case("wide14", (3, 32, 32), 256, 2),
     ),
     "cpu": (Case("lenet", (1, 28, 28), 64, 16),),
 }

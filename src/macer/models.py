@@ -12,7 +12,8 @@ Parameter names and shapes are those of published checkpoints: `resnet50` is tor
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -137,16 +138,24 @@ class Bottleneck(nn.Module):
 Block = type[BasicBlock] | type[Bottleneck]
 
 
-def _stem(channels: int, width: int, *, large_images: bool) -> dict[str, nn.Module]:
-    """First layers: 7×7, stride 2, pooling for large images, else 3×3. [He+16, table 1, §4.2]"""
-    if not large_images:
-        return {"conv1": _conv(channels, width, 3), "bn1": nn.BatchNorm2d(width), "relu": nn.ReLU()}
-    return {
-        "conv1": _conv(channels, width, 7, stride=2),
-        "bn1": nn.BatchNorm2d(width),
-        "relu": nn.ReLU(),
-        "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
+Stem = Literal["small", "halving", "large"]
+
+
+def _stem(kind: Stem, channels: int, width: int) -> dict[str, nn.Module]:
+    """First layers, for small images or large ones. [He+16, §4.2; table 1]
+
+    small: 3×3; large: 7×7 with stride 2, then pooling; halving: 4×4 with stride 2, ours, which
+    leaves nothing at the full size, where a layer costs the most memory traffic.
+    """
+    convolutions = {
+        "small": partial(_conv, size=3),
+        "halving": partial(nn.Conv2d, kernel_size=4, stride=2, padding=1, bias=False),
+        "large": partial(_conv, size=7, stride=2),
     }
+    norm = nn.BatchNorm2d(width)
+    layers = {"conv1": convolutions[kind](channels, width), "bn1": norm, "relu": nn.ReLU()}
+    pooling = {"maxpool": nn.MaxPool2d(3, stride=2, padding=1)}
+    return layers | pooling if kind == "large" else layers
 
 
 def _stage(block: Block, inputs: int, width: int, *, blocks: int, stride: int) -> nn.Sequential:
@@ -163,7 +172,7 @@ def resnet(
     width: int,
     num_classes: int,
     channels: int,
-    large_images: bool = False,
+    stem: Stem = "small",
 ) -> nn.Sequential:
     """Residual network, a chain of named layers. [He+16]
 
@@ -171,7 +180,7 @@ def resnet(
         blocks: number of blocks of each stage; a stage halves the image and doubles the width.
         width: of the stem and the first stage.
     """
-    layers = _stem(channels, width, large_images=large_images)
+    layers = _stem(stem, channels, width)
     inputs = width
     for i, count in enumerate(blocks):
         stage_width, stride = width * 2**i, 1 if i == 0 else 2
@@ -225,7 +234,22 @@ def resnet50(*, num_classes: int, channels: int) -> nn.Module:
         width=64,
         num_classes=num_classes,
         channels=channels,
-        large_images=True,
+        stem="large",
+    )
+
+
+def wide14(*, num_classes: int, channels: int) -> nn.Module:
+    """Fourteen wide layers for 32×32 images: of those tried, the most ACR for a second's training.
+
+    3.3 million parameters, which are 6.6 MB in half precision.
+    """
+    return resnet(
+        BasicBlock,
+        blocks=(4, 2),
+        width=128,
+        num_classes=num_classes,
+        channels=channels,
+        stem="halving",
     )
 
 
@@ -235,4 +259,5 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet20": resnet20,
     "resnet50": resnet50,
     "resnet110": resnet110,
+    "wide14": wide14,
 }

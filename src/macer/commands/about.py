@@ -46,7 +46,7 @@ def bench(
 ) -> None:
     """Time certification, or training, against a plain implementation, in one run.
 
-    LeNet on a CPU, ResNet-110 and ResNet-18 on a GPU.
+    LeNet on a CPU; ResNet-110, ResNet-18 and wide14 on a GPU.
 
     Parameters
     ----------
