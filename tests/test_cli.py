@@ -405,6 +405,8 @@ MISTAKES = [
     ("train demo --batch 0", "batch must be at least 1, got 0\n"),
     ("train demo --batch 10001", "held_out and batch must not exceed the 10000 training images "),
     ("train demo --lr 0", "lr must be > 0, got 0.0\n"),
+    ("train demo --filter-lr 0", "filter_lr must be > 0, got 0.0\n"),
+    ("train demo --optimizer adam", 'Invalid value "adam" for --optimizer. Choose from: '),
     ("train demo --lr-schedule flat", 'Invalid value "flat" for --lr-schedule. Choose from: '),
     ("train demo --lr-decays 4 --lr-decays 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4.5", 'Invalid value for --lr-decays: unable to convert "4.5"'),

@@ -212,11 +212,13 @@ def test_certificates_in_bf16_repeat_and_their_votes_are_close_to_those_in_fp32(
         assert moved < 0.05 * 4000
 
 
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_a_captured_training_is_the_training_step_by_step(loss):
-    fields = {"loss": loss, "epochs": 3, "k": 4, "epsilon": 0.5, "crop": 1, "flip": True,
-              "ema": 0.9, "clip": 1.0, "precision": "fp32", "epsilon_ramp": 2,
-              "lam_schedule": "ramp"}  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "optimizer"), [*((loss, "sgd") for loss in sorted(LOSSES)), ("macer", "muon")]
+)
+def test_a_captured_training_is_the_training_step_by_step(loss, optimizer):
+    fields = {"loss": loss, "optimizer": optimizer, "epochs": 3, "k": 4, "epsilon": 0.5,
+              "crop": 1, "flip": True, "ema": 0.9, "clip": 1.0, "precision": "fp32",
+              "epsilon_ramp": 2, "lam_schedule": "ramp"}  # fmt: skip
     recipe = tiny_recipe(model="tiny_models:tiny_with_batch_norm", **fields)
     results = []
     for captured in (True, False):

@@ -10,6 +10,7 @@ from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, read_recipe,
 PAPER = {
     "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,
     "lr_schedule": "step", "lr_decays": (200, 400), "momentum": 0.9, "nesterov": False,
+    "optimizer": "sgd",
     "weight_decay": 5e-4, "normalise": False, "clip": 0.0, "ema": 0.0, "held_out": 0,
     "loss": "macer", "lam_schedule": "constant",
 }  # fmt: skip

@@ -190,7 +190,9 @@ def bad_loss(step, kind):
 
 @pytest.mark.parametrize("step", [0, 2])
 @pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient"])
-@pytest.mark.parametrize("changes", [{"ema": 0.9}, {"clip": 0.5}, {"momentum": 0.0}])
+@pytest.mark.parametrize(
+    "changes", [{"ema": 0.9}, {"clip": 0.5}, {"momentum": 0.0}, {"optimizer": "muon"}]
+)
 def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(monkeypatch, step, kind, changes):
     monkeypatch.setitem(LOSSES, "macer", bad_loss(step, kind))
     trainer = trainer_of(tiny_recipe(model=BATCH_NORM, **changes), tiny_split())
@@ -247,7 +249,7 @@ def test_averaged_weights_are_the_model_if_asked_for():
         assert ("weight" not in name) or not torch.equal(tensor, trainer.model.state_dict()[name])
 
 
-@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"momentum": 0.0}])
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"momentum": 0.0}, {"optimizer": "muon"}])
 def test_a_restored_trainer_goes_on_bit_for_bit(changes):
     recipe = tiny_recipe(model=BATCH_NORM, crop=1, flip=True, **changes)
     one = trainer_of(recipe, tiny_split())

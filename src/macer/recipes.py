@@ -97,6 +97,10 @@ class TrainRecipe:
     "Passes over the training images."
     batch: Whole = 64
     "Images in a step, each with k copies."
+    optimizer: Literal["sgd", "muon"] = "sgd"
+    "SGD; or Muon for filters of convolutions, SGD with Nesterov's momentum for the rest."
+    filter_lr: float = 0.03
+    "Muon: the largest share of their norm by which a step moves a layer's filters."
     lr: float = 0.01
     "Highest learning rate."
     lr_schedule: Literal["step", "cosine", "triangle"] = "step"
@@ -106,7 +110,7 @@ class TrainRecipe:
     lr_peak: float = 0.2
     "Share of the training after which the triangle is at its highest."
     momentum: float = 0.9
-    "Momentum of SGD."
+    "Momentum."
     nesterov: bool = False
     "Nesterov's form of the momentum."
     weight_decay: float = 5e-4
@@ -128,7 +132,7 @@ class TrainRecipe:
     "Seed of the initial weights, the order, the augmentation and the noise."
 
     def __post_init__(self) -> None:
-        for name in ("sigma", "gamma", "beta", "lr"):
+        for name in ("sigma", "gamma", "beta", "lr", "filter_lr"):
             value = getattr(self, name)
             _require(name, 0 < value < math.inf, "> 0", value)
         for name in ("k", "epochs", "batch", "reweight_every"):

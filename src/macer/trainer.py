@@ -15,6 +15,7 @@ from macer.inference import resolved
 from macer.losses import LOSSES, Batch, find_objective
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal, key, stream
+from macer.optimizers import make_optimizer
 from macer.packing import Packed, pack, unpack
 from macer.pseudo_labels import loss_weights
 from macer.recipes import TrainRecipe
@@ -50,7 +51,7 @@ class Trainer:
         self.odds = torch.ones(len(split.images), dtype=torch.float64)
         self.teacher = teacher
         self._inputs = _inputs(recipe, device)
-        self.optimizer = _optimizer(recipe, model, self._inputs.lr)
+        self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
         self._objective = find_objective(recipe.loss)
         self._generator = torch.Generator(device)
         self.average = {name: t.clone() for name, t in model.state_dict().items()}
@@ -190,10 +191,10 @@ class Trainer:
         return torch.from_numpy(random.random(count, np.float32))
 
     def _update(self, loss: Tensor, statistics: Packed) -> None:
-        """One step of SGD, or none if the loss or a gradient is not finite.
+        """One step of the optimiser, or none if the loss or a gradient is not finite.
 
-        The choice is made on the device, without waiting for it: the fused optimiser skips a step
-        whose `found_inf` is 1, and the batch-norm statistics go back to what they were.
+        The choice is made on the device, without waiting for it: the optimiser skips a step whose
+        `found_inf` is 1, and the batch-norm statistics go back to what they were.
         """
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
@@ -312,19 +313,3 @@ def _inputs(recipe: TrainRecipe, device: torch.device) -> Inputs:
     offsets = torch.zeros((recipe.batch, 2), dtype=torch.int64, device=device)
     lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
     return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})
-
-
-def _optimizer(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.SGD:
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        lr=lr,
-        momentum=recipe.momentum,
-        nesterov=recipe.nesterov,
-        weight_decay=recipe.weight_decay,
-        fused=True,
-    )
-    if recipe.momentum:
-        # Made here, not in the first step, whose gradients may be unusable.
-        for parameter in model.parameters():
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer

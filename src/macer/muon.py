@@ -1,0 +1,114 @@
+"""Muon: momentum whose step moves all directions of a filter bank alike.
+
+[Jordan+24]  Muon: An optimizer for hidden layers in neural networks. 2024.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+# Of a polynomial that, applied again and again, brings singular values near 1.  [Jordan+24]
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+_TIMES = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for filters, SGD for all other parameters, both with Nesterov's momentum.
+
+    m ← μm + g;  u = g + μm
+    filters W, as a matrix of a row each:  O = UVᵀ of u = USVᵀ, about           [Jordan+24]
+                                           W ← W − r‖W‖ O/‖O‖
+    others:  w ← w − ηu, where g includes the weight decay
+
+    Unlike [Jordan+24]: a step moves a filter bank by the share r of its own norm. Filters before
+    a batch-norm are the same function at any norm, so r says all, and they need no weight decay.
+
+    A step whose `found_inf` is 1 changes nothing, as in torch's fused optimisers.
+
+    Args:
+        lr: η, a tensor whose value may change between steps.
+        ratio: r/η, so that one schedule serves both.
+    """
+
+    found_inf: Tensor
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        lr: Tensor,
+        ratio: float,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
+        super().__init__(parameters, {})
+        self.lr, self.ratio = lr, ratio
+        self.momentum, self.weight_decay = momentum, weight_decay
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take a step with the parameters' gradients."""
+        some = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        bad = self.found_inf.bool()
+        lr, keep = self.lr * ~bad, torch.where(bad, 1.0, self.momentum)
+        for alike in _by_shape(p for p in some if p.ndim == 4):
+            u = torch.stack([_as_matrix(self._direction(p, 0.0, bad, keep)) for p in alike])
+            o = orthogonal(u)
+            norms = torch.stack([p.norm() for p in alike])[:, None, None]
+            moves = lr * self.ratio * norms * o / _norm(o)
+            for p, move in zip(alike, moves, strict=True):
+                p.sub_(_as_filters(move, p))
+        for p in some:
+            if p.ndim != 4:
+                p.sub_(lr * self._direction(p, self.weight_decay, bad, keep))
+
+    def _direction(self, p: nn.Parameter, decay: float, bad: Tensor, keep: Tensor) -> Tensor:
+        """g + μm, and m brought up to date; 0 and nothing if the step is bad."""
+        assert p.grad is not None
+        g = torch.where(bad, 0.0, p.grad + decay * p)
+        m: Tensor = self.state[p]["momentum_buffer"]
+        m.mul_(keep).add_(g)
+        return g + self.momentum * m
+
+
+def orthogonal(u: Tensor) -> Tensor:
+    """Matrices of singular values between about .7 and 1.2 in the place of u's.  [Jordan+24]
+
+    X ← aX + b(XXᵀ)X + c(XXᵀ)²X, five times, from X = u / ‖u‖
+
+    Args:
+        u: (matrices, rows, columns)
+    """
+    wide = u.shape[1] <= u.shape[2]
+    x = u if wide else u.mT
+    x = x / _norm(x)
+    x = x.bfloat16() if x.is_cuda else x
+    for _ in range(_TIMES):
+        square = x @ x.mT
+        x = _A * x + (_B * square + _C * square @ square) @ x
+    x = x if wide else x.mT
+    return x.to(u.dtype)
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    """‖·‖ of each, not 0."""
+    norms: Tensor = torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True)
+    return norms.clamp(min=1e-30)
+
+
+def _by_shape(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
+    groups: dict[torch.Size, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(parameter.shape, []).append(parameter)
+    return list(groups.values())
+
+
+def _as_matrix(filters: Tensor) -> Tensor:
+    """A row a filter, in the order of channels last."""
+    return filters.permute(0, 2, 3, 1).flatten(1)
+
+
+def _as_filters(matrix: Tensor, like: Tensor) -> Tensor:
+    outputs, inputs, height, width = like.shape
+    return matrix.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
