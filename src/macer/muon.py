@@ -50,26 +50,32 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take a step with the parameters' gradients."""
         some = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        filters, others = ([p for p in some if (p.ndim == 4) == wanted] for wanted in (True, False))
         bad = self.found_inf.bool()
         lr, keep = self.lr * ~bad, torch.where(bad, 1.0, self.momentum)
-        for alike in _by_shape(p for p in some if p.ndim == 4):
-            u = torch.stack([_as_matrix(self._direction(p, 0.0, bad, keep)) for p in alike])
+        for alike in _by_shape(filters):
+            u = torch.stack([_as_matrix(v) for v in self._directions(alike, bad, keep, decay=0.0)])
             o = orthogonal(u)
             norms = torch.stack([p.norm() for p in alike])[:, None, None]
             moves = lr * self.ratio * norms * o / _norm(o)
-            for p, move in zip(alike, moves, strict=True):
-                p.sub_(_as_filters(move, p))
-        for p in some:
-            if p.ndim != 4:
-                p.sub_(lr * self._direction(p, self.weight_decay, bad, keep))
+            torch._foreach_sub_(
+                alike, [_as_filters(m, p) for m, p in zip(moves, alike, strict=True)]
+            )
+        if others:
+            v = self._directions(others, bad, keep, decay=self.weight_decay)
+            torch._foreach_sub_(others, torch._foreach_mul(v, lr))
 
-    def _direction(self, p: nn.Parameter, decay: float, bad: Tensor, keep: Tensor) -> Tensor:
-        """g + μm, and m brought up to date; 0 and nothing if the step is bad."""
-        assert p.grad is not None
-        g = torch.where(bad, 0.0, p.grad + decay * p)
-        m: Tensor = self.state[p]["momentum_buffer"]
-        m.mul_(keep).add_(g)
-        return g + self.momentum * m
+    def _directions(
+        self, some: list[Tensor], bad: Tensor, keep: Tensor, *, decay: float
+    ) -> list[Tensor]:
+        """g + μm of each, with m brought up to date, unless the step is bad."""
+        g = [torch.where(bad, 0.0, p.grad) for p in some if p.grad is not None]
+        torch._foreach_add_(g, torch._foreach_mul(some, decay * ~bad))
+        m: list[Tensor] = [self.state[p]["momentum_buffer"] for p in some]
+        torch._foreach_mul_(m, keep)
+        torch._foreach_add_(m, g)
+        torch._foreach_add_(g, m, alpha=self.momentum)
+        return g
 
 
 def orthogonal(u: Tensor) -> Tensor:
@@ -97,8 +103,8 @@ def _norm(matrices: Tensor) -> Tensor:
     return norms.clamp(min=1e-30)
 
 
-def _by_shape(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
-    groups: dict[torch.Size, list[nn.Parameter]] = {}
+def _by_shape(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
+    groups: dict[torch.Size, list[Tensor]] = {}
     for parameter in parameters:
         groups.setdefault(parameter.shape, []).append(parameter)
     return list(groups.values())
