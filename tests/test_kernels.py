@@ -63,6 +63,21 @@ def test_ordinary_noise_is_normal():
     assert z.mean().abs() < 0.04 and (z.std() - 1).abs() < 0.03 and z.abs().max() > 3
 
 
+def same_as_torch(ours, norm, shape, with_shortcut, relu):
+    """Activations and their gradients are those of ReLU(norm(x) + shortcut)."""
+    inputs = [last(*shape) * 2 + 1, *([last(*shape)] if with_shortcut else [])]
+    inputs, twins = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
+    y = ours(inputs[0], inputs[1] if with_shortcut else None)
+    expected = norm(twins[0]) + (twins[1] if with_shortcut else 0)
+    expected = expected.relu() if relu else expected
+    dy = torch.randn(shape)
+    y.backward(dy)
+    expected.backward(dy)
+    close(y, expected)
+    for a, b in zip(inputs, twins, strict=True):
+        close(a.grad, b.grad)
+
+
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("with_shortcut", [True, False])
 @pytest.mark.parametrize("shape", [(3, 16, 5, 4), (2, 24, 3, 3), (9, 128, 4, 4)])
@@ -75,18 +90,11 @@ def test_the_norm_kernels_are_batch_norm(shape, with_shortcut, relu):
         torch.manual_seed(1)
         nn.init.uniform_(norm.weight, -1, 2)
         nn.init.normal_(norm.bias)
-    inputs = [last(*shape) * 2 + 1, *([last(*shape)] if with_shortcut else [])]
-    inputs, twins = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
-    shortcut = inputs[1] if with_shortcut else None
-    y = NormReLU.apply(inputs[0], shortcut, norms[0].weight, norms[0].bias, norms[0], relu)
-    expected = norms[1](twins[0]) + (twins[1] if with_shortcut else 0)
-    expected = expected.relu() if relu else expected
-    dy = torch.randn(shape)
-    y.backward(dy)
-    expected.backward(dy)
-    close(y, expected)
-    for a, b in zip(inputs, twins, strict=True):
-        close(a.grad, b.grad)
+
+    def ours(x, shortcut):
+        return NormReLU.apply(x, shortcut, norms[0].weight, norms[0].bias, norms[0], relu)
+
+    same_as_torch(ours, norms[1], shape, with_shortcut, relu)
     for a, b in zip(norms[0].parameters(), norms[1].parameters(), strict=True):
         close(a.grad, b.grad)
     close(norms[0].running_mean, norms[1].running_mean)
@@ -105,17 +113,11 @@ def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut
     nn.init.normal_(norm.bias)
     norm.running_mean.normal_()
     norm.running_var.uniform_(0.1, 3)
-    inputs = [last(*shape) * 2 + 1, *([last(*shape)] if with_shortcut else [])]
-    inputs, twins = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
-    y = FixedNormReLU.apply(inputs[0], inputs[1] if with_shortcut else None, norm, relu)
-    expected = norm(twins[0]) + (twins[1] if with_shortcut else 0)
-    expected = expected.relu() if relu else expected
-    dy = torch.randn(shape)
-    y.backward(dy)
-    expected.backward(dy)
-    close(y, expected)
-    for a, b in zip(inputs, twins, strict=True):
-        close(a.grad, b.grad)
+
+    def ours(x, shortcut):
+        return FixedNormReLU.apply(x, shortcut, norm, relu)
+
+    same_as_torch(ours, norm, shape, with_shortcut, relu)
 
 
 def test_nan_passes_through_the_norm():

@@ -191,6 +191,21 @@ def test_the_seed_decides_the_weights(name: str) -> None:
     assert not torch.equal(first.state_dict()[key], other.state_dict()[key])
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("lenet", -0.001497364, -0.038807265),
+        ("resnet18", -0.050278898, 0.019653654),
+        ("resnet20", 0.089562409, 0.063360229),
+        ("wide14", 0.020833690, 0.060994111),
+    ],
+)
+def test_a_seed_gives_the_weights_it_always_gave(name: str, first: float, last: float) -> None:
+    parameters = list(built(name).parameters())
+    assert float(parameters[0].detach().flatten()[0]) == pytest.approx(first, abs=1e-6)
+    assert float(parameters[-1].detach().flatten()[-1]) == pytest.approx(last, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["lenet", "resnet20"])
 def test_building_draws_what_the_network_alone_draws(name: str) -> None:
     torch.manual_seed(0)

@@ -11,10 +11,9 @@ def matrices(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def optimizer_of(parameters, *, lr=0.1, ratio=0.3, momentum=0.9, weight_decay=0.0):
-    made = Muon(
-        parameters, lr=torch.tensor(lr), ratio=ratio, momentum=momentum, weight_decay=weight_decay
-    )
+def optimizer_of(parameters, *, lr=0.1, **changes):
+    settings = {"ratio": 0.3, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0} | changes
+    made = Muon(parameters, lr=torch.tensor(lr), **settings)
     made.found_inf = torch.tensor(0.0)
     for p in parameters:
         made.state[p]["momentum_buffer"] = torch.zeros_like(p)
@@ -44,12 +43,12 @@ def test_of_nothing_comes_nothing():
     assert torch.equal(orthogonal(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 
-def hand_step(w, g, m, *, lr, ratio, momentum, decay):
+def hand_step(w, g, m, *, lr, ratio, momentum, nesterov, weight_decay):
     """One tensor, one step, as the docstring has it."""
     filters = w.ndim == 4
-    g = g if filters else g + decay * w
+    g = g if filters else g + weight_decay * w
     m = momentum * m + g
-    u = g + momentum * m
+    u = g + momentum * m if nesterov else m
     if not filters:
         return w - lr * u, m
     rows = torch.stack([f.permute(1, 2, 0).flatten() for f in u])
@@ -63,12 +62,14 @@ def hand_step(w, g, m, *, lr, ratio, momentum, decay):
     return w - lr * ratio * w.norm() * o / o.norm(), m
 
 
-def test_steps_are_those_of_the_docstring_by_hand():
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_steps_are_those_of_the_docstring_by_hand(nesterov):
     shapes = [(4, 2, 3, 3), (4, 2, 3, 3), (20, 1, 2, 2), (5, 7), (4,)]
     parameters = [nn.Parameter(matrices(*s, seed=i)) for i, s in enumerate(shapes)]
     parameters[1].data = parameters[1].data.contiguous(memory_format=torch.channels_last)
-    settings = {"lr": 0.2, "ratio": 0.4, "momentum": 0.7}
-    optimizer = optimizer_of(parameters, weight_decay=0.05, **settings)
+    settings = {"lr": 0.2, "ratio": 0.4, "momentum": 0.7, "nesterov": nesterov}
+    settings["weight_decay"] = 0.05
+    optimizer = optimizer_of(parameters, **settings)
     expected = [p.detach().clone() for p in parameters]
     momenta = [torch.zeros_like(p) for p in expected]
     for step in range(3):
@@ -76,9 +77,7 @@ def test_steps_are_those_of_the_docstring_by_hand():
             p.grad = matrices(*p.shape, seed=10 * step + i)
         optimizer.step()
         for i, p in enumerate(parameters):
-            expected[i], momenta[i] = hand_step(
-                expected[i], p.grad, momenta[i], decay=0.05, **settings
-            )
+            expected[i], momenta[i] = hand_step(expected[i], p.grad, momenta[i], **settings)
     for p, known, m in zip(parameters, expected, momenta, strict=True):
         torch.testing.assert_close(p.detach(), known, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(optimizer.state[p]["momentum_buffer"], m)

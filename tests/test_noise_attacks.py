@@ -195,6 +195,17 @@ def test_the_network_is_left_as_it_was(build, context):
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+def test_no_gradient_of_the_weights_is_asked_for():
+    model, asked = tiny(3, 1), []
+    model.register_forward_hook(
+        lambda *_: asked.append(any(p.requires_grad for p in model.parameters()))
+    )
+    x, noise = torch.rand(3, 1, 8, 8), torch.randn(3, 2, 1, 8, 8)
+    attacks(model, x, torch.arange(3), torch.full((3, 3), 1 / 3), noise)
+    assert asked and not any(asked)
+    assert all(p.requires_grad for p in model.parameters())
+
+
 def test_a_gradient_of_zero_moves_nothing():
     constant = network()
     nn.init.zeros_(constant[-1].weight)

@@ -227,6 +227,28 @@ def test_after_a_skipped_step_training_goes_on_as_if_it_had_not_been(monkeypatch
         torch.testing.assert_close(after[f"model.{name}"], moved)
 
 
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_a_step_of_muon_moves_filters_by_their_learning_rate_and_the_rest_by_theirs(nesterov):
+    recipe = tiny_recipe(
+        model=BATCH_NORM, optimizer="muon", lr=0.2, filter_lr=0.05, lr_schedule="step",
+        lr_decays=(1,), momentum=0.5, nesterov=nesterov, weight_decay=0.0,
+    )  # fmt: skip
+    trainer = trainer_of(recipe, tiny_split())
+    for share in (1.0, 0.1):  # the second epoch is after the decay
+        before = snapshot(trainer)
+        next(steps := trainer.rest_of_epoch())
+        after = snapshot(trainer)
+        for name, p in trainer.model.named_parameters():
+            was, moved = before[f"model.{name}"], after[f"model.{name}"] - before[f"model.{name}"]
+            if p.ndim == 4:
+                assert float(moved.norm() / was.norm()) == pytest.approx(0.05 * share, rel=1e-3)
+            elif share == 1.0:  # the first step, when m = g
+                u = p.grad * (1.5 if nesterov else 1.0)
+                torch.testing.assert_close(moved, -0.2 * u, rtol=1e-3, atol=1e-6)
+        for _ in steps:
+            pass
+
+
 def test_no_gradient_is_longer_than_clip():
     trainer = trainer_of(tiny_recipe(clip=0.05), tiny_split())
     for _ in trainer.rest_of_epoch():

@@ -239,9 +239,10 @@ def resnet50(*, num_classes: int, channels: int) -> nn.Module:
 
 
 def wide14(*, num_classes: int, channels: int) -> nn.Module:
-    """Fourteen wide layers for 32×32 images: of those tried, the most ACR for a second's training.
+    """Fourteen wide layers for 32×32 images, none of them at the full size.
 
-    3.3 million parameters, which are 6.6 MB in half precision.
+    Made to train and certify fast: a tensor core is busy with 128 channels and more, and most
+    memory traffic is at the full size. 3.3 million parameters, 6.6 MB in half precision.
     """
     return resnet(
         BasicBlock,

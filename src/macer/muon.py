@@ -14,15 +14,16 @@ _TIMES = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for filters, SGD for all other parameters, both with Nesterov's momentum.
+    """Muon for filters, SGD for all other parameters, with one kind of momentum.
 
-    m ← μm + g;  u = g + μm
+    m ← μm + g;  u = g + μm in Nesterov's form, else u = m
     filters W, as a matrix of a row each:  O = UVᵀ of u = USVᵀ, about           [Jordan+24]
                                            W ← W − r‖W‖ O/‖O‖
     others:  w ← w − ηu, where g includes the weight decay
 
     Unlike [Jordan+24]: a step moves a filter bank by the share r of its own norm. Filters before
-    a batch-norm are the same function at any norm, so r says all, and they need no weight decay.
+    a batch-norm are the same function at any norm, so r says all, and they need no weight decay;
+    others get none either and may grow.
 
     A step whose `found_inf` is 1 changes nothing, as in torch's fused optimisers.
 
@@ -40,11 +41,12 @@ class Muon(torch.optim.Optimizer):
         lr: Tensor,
         ratio: float,
         momentum: float,
+        nesterov: bool,
         weight_decay: float,
     ) -> None:
         super().__init__(parameters, {})
         self.lr, self.ratio = lr, ratio
-        self.momentum, self.weight_decay = momentum, weight_decay
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -68,14 +70,13 @@ class Muon(torch.optim.Optimizer):
     def _directions(
         self, some: list[Tensor], bad: Tensor, keep: Tensor, *, decay: float
     ) -> list[Tensor]:
-        """g + μm of each, with m brought up to date, unless the step is bad."""
+        """u of each, with m brought up to date unless the step is bad."""
         g = [torch.where(bad, 0.0, p.grad) for p in some if p.grad is not None]
         torch._foreach_add_(g, torch._foreach_mul(some, decay * ~bad))
         m: list[Tensor] = [self.state[p]["momentum_buffer"] for p in some]
         torch._foreach_mul_(m, keep)
         torch._foreach_add_(m, g)
-        torch._foreach_add_(g, m, alpha=self.momentum)
-        return g
+        return list(torch._foreach_add(g, m, alpha=self.momentum)) if self.nesterov else m
 
 
 def orthogonal(u: Tensor) -> Tensor:

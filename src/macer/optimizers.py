@@ -38,5 +38,6 @@ def _muon(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.Opti
         lr=lr,
         ratio=recipe.filter_lr / recipe.lr,
         momentum=recipe.momentum,
+        nesterov=recipe.nesterov,
         weight_decay=recipe.weight_decay,
     )

@@ -26,7 +26,7 @@ class Projection(nn.Module):
 class Thinned(torch.autograd.Function):
     """x[:, :, ::down, ::right] with a gradient in x's own layout, channels last.
 
-    A slice's is not: to add it to another gradient of x then takes a kernel ten times as slow.
+    A slice's is not, and to add it to another gradient of x then takes a much slower kernel.
     """
 
     @staticmethod

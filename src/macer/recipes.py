@@ -98,7 +98,7 @@ class TrainRecipe:
     batch: Whole = 64
     "Images in a step, each with k copies."
     optimizer: Literal["sgd", "muon"] = "sgd"
-    "SGD; or Muon for filters of convolutions, SGD with Nesterov's momentum for the rest."
+    "SGD; or Muon for filters of convolutions and SGD for the rest."
     filter_lr: float = 0.03
     "Muon: the largest share of their norm by which a step moves a layer's filters."
     lr: float = 0.01
