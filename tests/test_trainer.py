@@ -241,7 +241,7 @@ def test_a_step_of_muon_moves_filters_by_their_learning_rate_and_the_rest_by_the
         for name, p in trainer.model.named_parameters():
             was, moved = before[f"model.{name}"], after[f"model.{name}"] - before[f"model.{name}"]
             if p.ndim == 4:
-                assert float(moved.norm() / was.norm()) == pytest.approx(0.05 * share, rel=1e-3)
+                assert float(moved.norm() / was.norm()) == pytest.approx(0.05 * share, rel=0.02)
             elif share == 1.0:  # the first step, when m = g
                 u = p.grad * (1.5 if nesterov else 1.0)
                 torch.testing.assert_close(moved, -0.2 * u, rtol=1e-3, atol=1e-6)

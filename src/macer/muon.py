@@ -11,6 +11,8 @@ from torch import Tensor, nn
 # Of a polynomial that, applied again and again, brings singular values near 1.  [Jordan+24]
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _TIMES = 5
+_SMALL = 1e-30
+"Instead of a norm of 0, to divide by."
 
 
 class Muon(torch.optim.Optimizer):
@@ -18,12 +20,12 @@ class Muon(torch.optim.Optimizer):
 
     m ← μm + g;  u = g + μm in Nesterov's form, else u = m
     filters W, as a matrix of a row each:  O = UVᵀ of u = USVᵀ, about           [Jordan+24]
-                                           W ← W − r‖W‖ O/‖O‖
+                                           W ← W − r‖W‖ O/‖O‖, then back to its norm
     others:  w ← w − ηu, where g includes the weight decay
 
-    Unlike [Jordan+24]: a step moves a filter bank by the share r of its own norm. Filters before
-    a batch-norm are the same function at any norm, so r says all, and they need no weight decay;
-    others get none either and may grow.
+    Unlike [Jordan+24]: a step moves a filter bank by the share r of its norm, which it keeps. So
+    there is nothing for weight decay to do. Filters before a batch-norm are the same function at
+    any norm; left to grow, they do so exponentially, by the share r of all they have in a step.
 
     A step whose `found_inf` is 1 changes nothing, as in torch's fused optimisers.
 
@@ -58,11 +60,13 @@ class Muon(torch.optim.Optimizer):
         for alike in _by_shape(filters):
             u = torch.stack([_as_matrix(v) for v in self._directions(alike, bad, keep, decay=0.0)])
             o = orthogonal(u)
-            norms = torch.stack([p.norm() for p in alike])[:, None, None]
-            moves = lr * self.ratio * norms * o / _norm(o)
+            norms = torch._foreach_norm(alike)
+            moves = lr * self.ratio * torch.stack(norms)[:, None, None] * o / _norm(o)
             torch._foreach_sub_(
                 alike, [_as_filters(m, p) for m, p in zip(moves, alike, strict=True)]
             )
+            moved = torch._foreach_clamp_min(torch._foreach_norm(alike), _SMALL)
+            torch._foreach_mul_(alike, torch._foreach_div(norms, moved))
         if others:
             v = self._directions(others, bad, keep, decay=self.weight_decay)
             torch._foreach_sub_(others, torch._foreach_mul(v, lr))
@@ -93,7 +97,8 @@ def orthogonal(u: Tensor) -> Tensor:
     x = x.bfloat16() if x.is_cuda else x
     for _ in range(_TIMES):
         square = x @ x.mT
-        x = _A * x + (_B * square + _C * square @ square) @ x
+        rest = torch.baddbmm(square, square, square, beta=_B, alpha=_C)
+        x = torch.baddbmm(x, rest, x, beta=_A)
     x = x if wide else x.mT
     return x.to(u.dtype)
 
@@ -101,7 +106,7 @@ def orthogonal(u: Tensor) -> Tensor:
 def _norm(matrices: Tensor) -> Tensor:
     """‖·‖ of each, not 0."""
     norms: Tensor = torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True)
-    return norms.clamp(min=1e-30)
+    return norms.clamp(min=_SMALL)
 
 
 def _by_shape(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
