@@ -23,7 +23,7 @@ def optimizer_of(parameters, *, lr=0.1, **changes):
 @pytest.mark.parametrize("shape", [(3, 4, 9), (2, 9, 4), (1, 6, 6), (1, 1, 5)])
 def test_singular_values_come_near_1_and_directions_stay(shape):
     u = matrices(*shape)
-    found = orthogonal(u)
+    found = torch.stack(orthogonal(list(u)))
     assert found.shape == u.shape and found.dtype == u.dtype
     values = torch.linalg.svdvals(found)
     assert values.min() > 0.6 and values.max() < 1.3
@@ -36,11 +36,21 @@ def test_singular_values_come_near_1_and_directions_stay(shape):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_scale_of_a_gradient_does_not_matter(scale):
     u = matrices(2, 4, 9)
-    torch.testing.assert_close(orthogonal(scale * u), orthogonal(u))
+    torch.testing.assert_close(orthogonal(list(scale * u)), orthogonal(list(u)))
 
 
 def test_of_nothing_comes_nothing():
-    assert torch.equal(orthogonal(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
+    [found] = orthogonal([torch.zeros(3, 4)])
+    assert torch.equal(found, torch.zeros(3, 4))
+
+
+def test_matrices_of_one_batch_do_not_change_each_other():
+    shapes = [(5, 9), (8, 30), (30, 7), (6, 6), (1, 4), (17, 20)]
+    some = [matrices(*s, seed=i) for i, s in enumerate(shapes)]
+    for m, together in zip(some, orthogonal(some), strict=True):
+        [alone] = orthogonal([m])
+        assert together.shape == m.shape
+        torch.testing.assert_close(together, alone)
 
 
 def hand_step(w, g, m, *, lr, ratio, momentum, nesterov, weight_decay):

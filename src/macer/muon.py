@@ -57,16 +57,9 @@ class Muon(torch.optim.Optimizer):
         filters, others = ([p for p in some if (p.ndim == 4) == wanted] for wanted in (True, False))
         bad = self.found_inf.bool()
         lr, keep = self.lr * ~bad, torch.where(bad, 1.0, self.momentum)
-        for alike in _by_shape(filters):
-            u = torch.stack([_as_matrix(v) for v in self._directions(alike, bad, keep, decay=0.0)])
-            o = orthogonal(u)
-            norms = torch._foreach_norm(alike)
-            moves = lr * self.ratio * torch.stack(norms)[:, None, None] * o / _norm(o)
-            torch._foreach_sub_(
-                alike, [_as_filters(m, p) for m, p in zip(moves, alike, strict=True)]
-            )
-            moved = torch._foreach_clamp_min(torch._foreach_norm(alike), _SMALL)
-            torch._foreach_mul_(alike, torch._foreach_div(norms, moved))
+        if filters:
+            u = [_as_matrix(v) for v in self._directions(filters, bad, keep, decay=0.0)]
+            _turn(filters, orthogonal(u), lr * self.ratio)
         if others:
             v = self._directions(others, bad, keep, decay=self.weight_decay)
             torch._foreach_sub_(others, torch._foreach_mul(v, lr))
@@ -76,44 +69,66 @@ class Muon(torch.optim.Optimizer):
     ) -> list[Tensor]:
         """u of each, with m brought up to date unless the step is bad."""
         g = [torch.where(bad, 0.0, p.grad) for p in some if p.grad is not None]
-        torch._foreach_add_(g, torch._foreach_mul(some, decay * ~bad))
+        if decay:
+            torch._foreach_add_(g, torch._foreach_mul(some, decay * ~bad))
         m: list[Tensor] = [self.state[p]["momentum_buffer"] for p in some]
         torch._foreach_mul_(m, keep)
         torch._foreach_add_(m, g)
         return list(torch._foreach_add(g, m, alpha=self.momentum)) if self.nesterov else m
 
 
-def orthogonal(u: Tensor) -> Tensor:
-    """Matrices of singular values between about .7 and 1.2 in the place of u's.  [Jordan+24]
+def orthogonal(u: list[Tensor]) -> list[Tensor]:
+    """Of each matrix one with singular values between about .7 and 1.2.  [Jordan+24]
 
     X ← aX + b(XXᵀ)X + c(XXᵀ)²X, five times, from X = u / ‖u‖
 
-    Args:
-        u: (matrices, rows, columns)
+    Matrices of about one size are iterated as one batch, filled up with zeros, which stay zeros:
+    a product of a few small matrices takes a GPU as long as one of many.
     """
-    wide = u.shape[1] <= u.shape[2]
-    x = u if wide else u.mT
-    x = x / _norm(x)
-    x = x.bfloat16() if x.is_cuda else x
-    for _ in range(_TIMES):
-        square = x @ x.mT
-        rest = torch.baddbmm(square, square, square, beta=_B, alpha=_C)
-        x = torch.baddbmm(x, rest, x, beta=_A)
-    x = x if wide else x.mT
-    return x.to(u.dtype)
+    tall = [m.shape[0] > m.shape[1] for m in u]
+    wide = [m.mT if t else m for m, t in zip(u, tall, strict=True)]
+    found: list[Tensor] = list(wide)
+    for members in _by_size(wide):
+        x = _filled_up([wide[i] for i in members])
+        x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=_SMALL)
+        x = x.bfloat16() if x.is_cuda else x
+        for _ in range(_TIMES):
+            square = x @ x.mT
+            rest = torch.baddbmm(square, square, square, beta=_B, alpha=_C)
+            x = torch.baddbmm(x, rest, x, beta=_A)
+        for i, matrix in zip(members, x, strict=True):
+            rows, columns = wide[i].shape
+            found[i] = matrix[:rows, :columns].to(u[i].dtype)
+    return [m.mT if t else m for m, t in zip(found, tall, strict=True)]
 
 
-def _norm(matrices: Tensor) -> Tensor:
-    """‖·‖ of each, not 0."""
-    norms: Tensor = torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True)
-    return norms.clamp(min=_SMALL)
+def _turn(filters: list[Tensor], o: list[Tensor], r: Tensor) -> None:
+    """W ← W − r‖W‖ O/‖O‖, then back to its norm."""
+    norms = torch._foreach_norm(filters)
+    lengths = torch._foreach_clamp_min(torch._foreach_norm(o), _SMALL)
+    shares = torch._foreach_mul(torch._foreach_div(norms, lengths), r)
+    moves = [_as_filters(s * m, f) for s, m, f in zip(shares, o, filters, strict=True)]
+    torch._foreach_sub_(filters, moves)
+    moved = torch._foreach_clamp_min(torch._foreach_norm(filters), _SMALL)
+    torch._foreach_mul_(filters, torch._foreach_div(norms, moved))
 
 
-def _by_shape(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
-    groups: dict[torch.Size, list[Tensor]] = {}
-    for parameter in parameters:
-        groups.setdefault(parameter.shape, []).append(parameter)
-    return list(groups.values())
+def _by_size(wide: list[Tensor]) -> Iterable[list[int]]:
+    """The places of matrices whose numbers of rows are within a factor of 4."""
+    groups: dict[int, list[int]] = {}
+    for i, matrix in enumerate(wide):
+        power = (len(matrix) - 1).bit_length()  # 128 and 256 rows are of one size
+        groups.setdefault((power + 1) // 2, []).append(i)
+    return groups.values()
+
+
+def _filled_up(matrices: list[Tensor]) -> Tensor:
+    """One batch, with zeros below and to the right of the smaller ones."""
+    rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
+    batch = matrices[0].new_zeros(len(matrices), rows, columns)
+    for place, matrix in zip(batch, matrices, strict=True):
+        place[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return batch
 
 
 def _as_matrix(filters: Tensor) -> Tensor:
@@ -123,4 +138,4 @@ def _as_matrix(filters: Tensor) -> Tensor:
 
 def _as_filters(matrix: Tensor, like: Tensor) -> Tensor:
     outputs, inputs, height, width = like.shape
-    return matrix.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+    return matrix.reshape(outputs, height, width, inputs).permute(0, 3, 1, 2)
