@@ -67,17 +67,17 @@ class TrainRecipe:
     eta: float = 0.5
     "Weight η: of the entropy in Consistency, of the mixed images in SmoothMix."
     consistency: float = 10.0
-    "Weight of the consistency term beside MACER's, in macer-consistency."
+    "Weight of Consistency's term beside MACER's, in macer-consistency and macer-hard-noise."
     attack: Literal["pgd", "ddn"] = "pgd"
     "Attack of SmoothAdv."
     epsilon: float = 1.0
-    "ℓ₂ length ε of the attack on images (SmoothAdv) or on noise (CAT-RS; Sun: of all steps)."
+    "ℓ₂ length ε of the attack on images (SmoothAdv) or noise (others; Sun's kind: of all steps)."
     epsilon_ramp: Whole = 10
     "Epochs over which SmoothAdv's ε, and SmoothMix's η, rise; 0 begins with all of it."
     steps: Whole = 4
     "Steps T of the attack."
     step_size: float = 0.0
-    "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, ε/T for Sun."
+    "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, ε/T for others."
     teacher: str = ""
     "Run, model file or zoo:NAME of the teacher that CAT-RS takes its targets from."
     drop_epoch: Whole = 0

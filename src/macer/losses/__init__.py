@@ -7,6 +7,7 @@ from macer.losses.batch import Batch, Objective
 from macer.losses.catrs import catrs
 from macer.losses.consistency import consistency, macer_consistency
 from macer.losses.gaussian import gaussian
+from macer.losses.hard_noise import macer_hard_noise
 from macer.losses.macer import macer, macer_loss
 from macer.losses.smoothadv import smoothadv
 from macer.losses.smoothmix import smoothmix
@@ -20,6 +21,7 @@ LOSSES: dict[str, Objective] = {
     "stability": stability,
     "consistency": consistency,
     "macer-consistency": macer_consistency,
+    "macer-hard-noise": macer_hard_noise,
     "smoothadv": smoothadv,
     "smoothmix": smoothmix,
     "catrs": catrs,

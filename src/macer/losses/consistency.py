@@ -15,11 +15,15 @@ def consistency(batch: Batch) -> Tensor:
     return consistency_losses(batch.logits(), batch.labels, lam=batch.lam, eta=batch.recipe.eta)
 
 
-def macer_consistency(batch: Batch) -> Tensor:
-    """MACER's objective with Consistency's regularisation beside it, one loss an image."""
+def macer_consistency(batch: Batch, noise: Tensor | None = None) -> Tensor:
+    """MACER's objective with Consistency's regularisation beside it, one loss an image.
+
+    Args:
+        noise: instead of the batch's.
+    """
     recipe = batch.recipe
     return macer_consistency_losses(
-        batch.logits(),
+        batch.logits(noise=noise),
         batch.labels,
         sigma=recipe.sigma,
         lam=batch.lam,

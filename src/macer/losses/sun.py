@@ -4,7 +4,7 @@ from torch import Tensor
 
 from macer.losses.batch import Batch
 from macer.losses.gaussian import gaussian_losses
-from macer.noise_attacks import sphere_attack
+from macer.losses.hard_noise import hard_noise
 
 
 def sun(batch: Batch) -> Tensor:
@@ -16,15 +16,6 @@ def sun(batch: Batch) -> Tensor:
     The attack begins when the hard images are dropped, as in the authors' code; until then, and
     with no steps, this is Gaussian training. The dropping and the weights are the trainer's.
     """
-    recipe = batch.recipe
-    if batch.epoch < recipe.drop_epoch:
+    if batch.epoch < batch.recipe.drop_epoch:
         return gaussian_losses(batch.logits(), batch.labels)
-    noise = sphere_attack(
-        batch.network,
-        batch.images,
-        batch.labels,
-        batch.noise,
-        step_size=recipe.step_size or recipe.epsilon / max(recipe.steps, 1),
-        steps=recipe.steps,
-    )
-    return gaussian_losses(batch.logits(noise=noise), batch.labels)
+    return gaussian_losses(batch.logits(noise=hard_noise(batch)), batch.labels)
