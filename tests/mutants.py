@@ -325,6 +325,18 @@ MUTANTS = {
         "",
         "test_pseudo_labels.py test_training.py",
     ),
+    "filters that grow": Mutant(
+        "muon.py",
+        "    torch._foreach_mul_(filters, torch._foreach_div(norms, moved))\n",
+        "",
+        "test_muon.py",
+    ),
+    "hard noise forgotten": Mutant(
+        "losses/hard_noise.py",
+        "macer_consistency(batch, hard_noise(batch))",
+        "macer_consistency(batch)",
+        "test_losses_hard_noise.py",
+    ),
     "audit without arithmetic": Mutant(
         "verification.py",
         "if _concluded(contents, record) != record.certificate:",
