@@ -1,8 +1,10 @@
 """Certificate logs that several test files use."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from macer.logs import CertificateLog, read_log
 
@@ -17,6 +19,12 @@ def log_of(
     predicted = np.array(predict, np.int64)
     idx = np.arange(start, start + len(predict))
     return CertificateLog(name, idx, label, predicted, np.array(radius), predicted == label)
+
+
+def with_classes(log: CertificateLog, label: ArrayLike, predict: ArrayLike) -> CertificateLog:
+    """A log with other labels and predictions, its radii as they were."""
+    labels, predicted = np.array(label, np.int64), np.array(predict, np.int64)
+    return replace(log, label=labels, predict=predicted, correct=predicted == labels)
 
 
 def random_log(seed: int, images: int = 200) -> CertificateLog:

@@ -4,13 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from examples import log_of, published_logs, random_log
+from examples import log_of, published_logs, random_log, with_classes
 from macer.logs import CertificateLog, select
 from macer.mistake import Mistake
 from macer.scores import (
     average_certified_radius,
     certified_accuracy,
     curve,
+    given_up,
     outcomes,
     paired_difference,
     standard_error,
@@ -115,6 +116,31 @@ def test_radii_go_up_to_the_largest_certified_one(largest: float, radii: tuple[f
 def test_outcomes_add_up_to_the_images() -> None:
     counts = outcomes(log_of([0, 0, 1, -1, -1, -1], [0.1] * 6))
     assert counts == {"correct": 2, "wrong": 1, "abstained": 3}
+
+
+def of_classes(*correct_of_images: tuple[int, int]) -> CertificateLog:
+    """A log of several classes, each with so many images correct of so many."""
+    label = np.repeat(np.arange(len(correct_of_images)), [m for _, m in correct_of_images])
+    right = np.concatenate([np.arange(m) < c for c, m in correct_of_images])
+    log = log_of([0] * len(label), [0.5] * len(label))
+    return with_classes(log, label, np.where(right, label, label + 1))
+
+
+def test_a_class_with_fewer_than_one_image_in_twenty_correct_is_given_up() -> None:
+    assert given_up(of_classes((0, 40), (1, 21), (1, 20), (40, 40))) == [(0, 0, 40), (1, 1, 21)]
+
+
+def test_of_few_images_nothing_is_concluded() -> None:
+    assert given_up(of_classes((0, 19), (19, 19))) == []
+
+
+def test_abstentions_are_not_correct() -> None:
+    log = of_classes((30, 30), (30, 30))
+    assert given_up(with_classes(log, log.label, np.where(log.label == 1, -1, 0))) == [(1, 0, 30)]
+
+
+def test_the_published_macer_at_sigma_1_gives_up_the_deer(macer: list[CertificateLog]) -> None:
+    assert [given_up(log) for log in macer] == [[], [], [(4, 25, 1000)]]
 
 
 def test_published_logs_give_published_acrs(macer: list[CertificateLog]) -> None:

@@ -3,10 +3,11 @@ import re
 from csv import DictReader
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from examples import log_of, published_logs, random_log
+from examples import log_of, published_logs, random_log, with_classes
 from macer.logs import CertificateLog, select
 from macer.mistake import Mistake
 from macer.scores import average_certified_radius, certified_accuracy, paired_difference
@@ -48,6 +49,19 @@ def test_the_note_tells_the_expected_false_certificates() -> None:
     assert tabulate([random_log(0)]).notes[0].startswith(f"{note}(α is not recorded here).")
     both = tabulate([log, random_log(0)]).notes[0]
     assert both.startswith(f"{note}(0.001 · 200 = 0.2; α is not recorded in every log).")
+
+
+def test_a_note_tells_which_classes_are_given_up() -> None:
+    classes = np.repeat([0, 1, 2, 3], 50)
+    log = with_classes(random_log(0), classes, np.repeat([0, 0, 2, 0], 50))
+    [_, note] = tabulate([log]).notes
+    assert note == (
+        "random0 gives up classes 1 (0 of 50 correct), 3 (0 of 50 correct): "
+        "its ACR may be the higher for it."
+    )
+    one = with_classes(log, classes, np.repeat([0, 0, 2, 3], 50))
+    assert tabulate([one]).notes[1].startswith("random0 gives up class 1 (0 of 50 correct): its")
+    assert len(tabulate([with_classes(log, classes, classes)]).notes) == 1
 
 
 def test_each_log_is_compared_with_the_first() -> None:

@@ -90,6 +90,29 @@ def outcomes(log: CertificateLog) -> dict[str, int]:
     return {"correct": correct, "wrong": wrong, "abstained": abstained}
 
 
+class GivenUp(NamedTuple):
+    """A class of which hardly an image is classified correctly."""
+
+    label: int
+    correct: int
+    images: int
+
+
+def given_up(log: CertificateLog) -> list[GivenUp]:
+    """The classes with fewer than one image in twenty correct, if they have at least twenty.
+
+    A class that looks like another costs it radius, so ACR can rise when a model leaves all
+    images of one to the other.
+    """
+    labels, which = np.unique(log.label, return_inverse=True)
+    images, correct = np.bincount(which), np.bincount(which, weights=log.correct)
+    return [
+        GivenUp(int(label), int(right), int(count))
+        for label, right, count in zip(labels, correct, images, strict=True)
+        if count >= 20 and right < count / 20
+    ]
+
+
 def error_of_mean(values: Floats) -> float:
     """Standard error of a mean over images: s/√m, where s² = Σ (v − v̄)² / (m − 1)."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan

@@ -14,6 +14,7 @@ from macer.scores import (
     Difference,
     average_certified_radius,
     certified_accuracy,
+    given_up,
     paired_difference,
     standard_error,
     usual_radii,
@@ -59,7 +60,8 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must be finite and ≥ 0, got {', '.join(f'{r:g}' for r in radii)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    return Table(tuple(radii), tuple(rows), (*_notes(rows), *obstacles))
+    notes = (*_notes(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    return Table(tuple(radii), tuple(rows), notes)
 
 
 def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
@@ -273,6 +275,14 @@ def _errors_note(rows: Sequence[Row]) -> str:
         unknown = ""
     figures = "; ".join(filter(None, [expected, unknown]))
     return f"α is per image: over m images at most αm false certificates are expected ({figures})."
+
+
+def _given_up_note(log: CertificateLog) -> str:
+    lost = [f"{c.label} ({c.correct} of {c.images:,} correct)" for c in given_up(log)]
+    if not lost:
+        return ""
+    kind = "class" if len(lost) == 1 else "classes"
+    return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."
 
 
 def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
