@@ -333,7 +333,7 @@ MUTANTS = {
     ),
     "hard noise forgotten": Mutant(
         "losses/hard_noise.py",
-        "macer_consistency(batch, hard_noise(batch))",
+        "macer_consistency(hardened(batch))",
         "macer_consistency(batch)",
         "test_losses_hard_noise.py",
     ),

@@ -6,7 +6,7 @@ import torch
 from loss_batches import batch_of, loss_before_and_after_a_step, without_values
 from macer.losses import LOSSES
 from macer.losses.consistency import macer_consistency_losses
-from macer.losses.hard_noise import hard_noise, macer_hard_noise
+from macer.losses.hard_noise import hardened, macer_hard_noise
 from macer.noise_attacks import sphere_attack
 from tiny_models import tiny_recipe
 
@@ -42,8 +42,9 @@ def test_the_steps_are_epsilon_long_together_unless_their_size_is_given():
     same, other = (
         replace(batch, recipe=recipe_of(steps=3, epsilon=9.0, step_size=s)) for s in (0.2, 0.6)
     )
-    torch.testing.assert_close(hard_noise(batch), hard_noise(same))
-    assert not torch.equal(hard_noise(batch), hard_noise(other))
+    moved = hardened(batch).noise
+    torch.testing.assert_close(moved, hardened(same).noise)
+    assert not torch.equal(moved, hardened(other).noise)
 
 
 def test_the_attack_neither_trains_nor_counts_for_batch_norm():

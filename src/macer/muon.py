@@ -11,8 +11,7 @@ from torch import Tensor, nn
 # Of a polynomial that, applied again and again, brings singular values near 1.  [Jordan+24]
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _TIMES = 5
-_SMALL = 1e-30
-"Instead of a norm of 0, to divide by."
+_SMALL = 1e-30  # to divide by instead of a norm of 0
 
 
 class Muon(torch.optim.Optimizer):
@@ -25,7 +24,7 @@ class Muon(torch.optim.Optimizer):
 
     Unlike [Jordan+24]: a step moves a filter bank by the share r of its norm, which it keeps. So
     there is nothing for weight decay to do. Filters before a batch-norm are the same function at
-    any norm; left to grow, they do so exponentially, by the share r of all they have in a step.
+    any norm, which would otherwise grow exponentially with the steps.
 
     A step whose `found_inf` is 1 changes nothing, as in torch's fused optimisers.
 

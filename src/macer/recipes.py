@@ -71,13 +71,13 @@ class TrainRecipe:
     attack: Literal["pgd", "ddn"] = "pgd"
     "Attack of SmoothAdv."
     epsilon: float = 1.0
-    "ℓ₂ length ε of the attack on images (SmoothAdv) or noise (others; Sun's kind: of all steps)."
+    "ℓ₂ length ε of the attack on images (SmoothAdv) or noise; sun, macer-hard-noise: all steps'."
     epsilon_ramp: Whole = 10
     "Epochs over which SmoothAdv's ε, and SmoothMix's η, rise; 0 begins with all of it."
     steps: Whole = 4
     "Steps T of the attack."
     step_size: float = 0.0
-    "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, ε/T for others."
+    "Length of a step; 0: 2ε/T for SmoothAdv and CAT-RS, 2σ for SmoothMix, else ε/T."
     teacher: str = ""
     "Run, model file or zoo:NAME of the teacher that CAT-RS takes its targets from."
     drop_epoch: Whole = 0

@@ -15,15 +15,11 @@ def consistency(batch: Batch) -> Tensor:
     return consistency_losses(batch.logits(), batch.labels, lam=batch.lam, eta=batch.recipe.eta)
 
 
-def macer_consistency(batch: Batch, noise: Tensor | None = None) -> Tensor:
-    """MACER's objective with Consistency's regularisation beside it, one loss an image.
-
-    Args:
-        noise: instead of the batch's.
-    """
+def macer_consistency(batch: Batch) -> Tensor:
+    """MACER's objective with Consistency's regularisation beside it, one loss an image."""
     recipe = batch.recipe
     return macer_consistency_losses(
-        batch.logits(noise=noise),
+        batch.logits(),
         batch.labels,
         sigma=recipe.sigma,
         lam=batch.lam,

@@ -1,5 +1,7 @@
 """MACER and Consistency together, on noise that was made harder."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from macer.losses.batch import Batch
@@ -8,14 +10,17 @@ from macer.noise_attacks import sphere_attack
 
 
 def macer_hard_noise(batch: Batch) -> Tensor:
-    """The objective of `macer_consistency` under `hard_noise`, one loss an image."""
-    return macer_consistency(batch, hard_noise(batch))
+    """The objective of `macer_consistency` at x + η*ⱼ, one loss an image."""
+    return macer_consistency(hardened(batch))
 
 
-def hard_noise(batch: Batch) -> Tensor:
-    """The batch's noise, each vector moved up its own loss at its own length.  [Sun+24]"""
+def hardened(batch: Batch) -> Batch:
+    """The batch with its noise moved.
+
+    η*ⱼ: ηⱼ moved up the loss of x + ηⱼ, at its own length, until it deceives       [Sun+24]
+    """
     recipe = batch.recipe
-    return sphere_attack(
+    noise = sphere_attack(
         batch.network,
         batch.images,
         batch.labels,
@@ -23,3 +28,4 @@ def hard_noise(batch: Batch) -> Tensor:
         step_size=recipe.step_size or recipe.epsilon / max(recipe.steps, 1),
         steps=recipe.steps,
     )
+    return replace(batch, noise=noise)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from macer.losses.batch import Batch
 from macer.losses.gaussian import gaussian_losses
-from macer.losses.hard_noise import hard_noise
+from macer.losses.hard_noise import hardened
 
 
 def sun(batch: Batch) -> Tensor:
@@ -18,4 +18,4 @@ def sun(batch: Batch) -> Tensor:
     """
     if batch.epoch < batch.recipe.drop_epoch:
         return gaussian_losses(batch.logits(), batch.labels)
-    return gaussian_losses(batch.logits(noise=hard_noise(batch)), batch.labels)
+    return gaussian_losses(hardened(batch).logits(), batch.labels)
