@@ -53,6 +53,17 @@ def test_matrices_of_one_batch_do_not_change_each_other():
         torch.testing.assert_close(together, alone)
 
 
+def test_filters_of_a_wide_network_are_few_batches(monkeypatch):
+    products = []
+    plain = torch.baddbmm
+    monkeypatch.setattr(
+        torch, "baddbmm", lambda x, *a, **k: products.append(x) or plain(x, *a, **k)
+    )
+    stem, shortcut = (128, 48), (256, 128)
+    orthogonal([torch.ones(*s) for s in (stem, (128, 1152), (256, 1152), (256, 2304), shortcut)])
+    assert [len(x) for x in products] == [1] * 10 + [4] * 10  # the stem, and all others
+
+
 def hand_step(w, g, m, *, lr, ratio, momentum, nesterov, weight_decay):
     """One tensor, one step, as the docstring has it."""
     filters = w.ndim == 4
