@@ -435,6 +435,7 @@ MISTAKES = [
     ("train demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("train demo --checkpoint-seconds -1", "checkpoint_seconds must be at least 0, got -1.0\n"),
     ("train demo --validate-every 0", "validate_every must be at least 1, got 0\n"),
+    ("train demo --validate-samples 0", "validate_samples must be at least 1, got 0\n"),
     ("train demo --checkpoint-seconds nan", "checkpoint_seconds must be at least 0, got nan\n"),
     (
         "train demo --dataset mnist --data nowhere",

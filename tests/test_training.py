@@ -22,6 +22,7 @@ from macer.run import Run, load_model, save_model
 from macer.stopping import Stopped
 from macer.trainer import Trainer
 from macer.training import train
+from macer.validation import Validation
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 # Everything that has a state of its own: statistics, momentum, average, crops and flips.
@@ -178,8 +179,17 @@ def test_a_batch_that_does_not_fit_the_memory_is_a_clear_mistake(tmp_path, monke
 def test_held_out_images_are_looked_at_every_so_many_epochs_and_in_the_last(tmp_path):
     lines = []
     recipe = tiny_recipe(epochs=5, held_out=16)
-    trained(tmp_path / "run", recipe, validate_every=2, watch=lines.append)
+    trained(tmp_path / "run", recipe, validation=Validation(every=2), watch=lines.append)
     assert [line["epoch"] for line in lines if "validation_radius" in line] == [2, 4, 5]
+
+
+def test_held_out_images_are_looked_at_with_so_many_samples(tmp_path):
+    radii = []
+    for samples in (1, 33):  # one vote can be right, but its radius is σΦ⁻¹(½) = 0
+        recipe = tiny_recipe(epochs=2, held_out=16)
+        validation = Validation(samples=samples)
+        trained(tmp_path / str(samples), recipe, validation=validation, watch=radii.append)
+    assert [line["validation_radius"] > 0 for line in radii] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("step", range(STEPS))

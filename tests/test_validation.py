@@ -8,7 +8,8 @@ from torch import nn
 
 from macer.data import Split
 from macer.noise import Purpose, fill_normal
-from macer.validation import IMAGES, SAMPLES, validate
+from macer.validation import validate
+from macer.votes import ROWS
 from tiny_models import tiny_recipe, tiny_split
 
 
@@ -25,30 +26,33 @@ class Bright(nn.Module):
         return torch.stack([-margin, margin, torch.full_like(margin, -9.0)], dim=1)
 
 
-def validated(model, split, **changes):
-    return validate(model, split, tiny_recipe(**changes), device=torch.device("cpu"))
+def validated(model, split, samples=32, **changes):
+    recipe = tiny_recipe(**changes)
+    return validate(model, split, recipe, samples=samples, device=torch.device("cpu"))
 
 
 # reference
 
 
-def test_accuracy_and_radius_are_those_of_votes_counted_one_by_one():
+@pytest.mark.parametrize("samples", [32, 101])
+def test_accuracy_and_radius_are_those_of_votes_counted_one_by_one(samples):
     draw = np.random.default_rng(0)
     images = np.full((40, 1, 8, 8), 0, np.uint8)
     images[:] = draw.integers(100, 156, size=(40, 1, 1, 1))
     split = Split(images, draw.integers(0, 2, size=40))
     etas = []  # a stream a batch, its images in order
-    for start in range(0, 40, IMAGES):
-        eta = torch.empty(min(IMAGES, 40 - start), SAMPLES, 8, 8, 1)
+    at_once = ROWS // samples
+    for start in range(0, 40, at_once):
+        eta = torch.empty(min(at_once, 40 - start), samples, 8, 8, 1)
         etas += fill_normal(eta, seed=7, purpose=Purpose.VALIDATION, image=start, chunk=0)
     right, radii = [], []
     for eta, image, y in zip(etas, images, split.labels, strict=True):
         ones = int((image.mean() / 255 + 0.5 * eta.mean((1, 2, 3)) > 0.5).sum())
-        votes = [SAMPLES - ones, ones]
+        votes = [samples - ones, ones]
         right.append(int(np.argmax(votes)) == y)
-        p = min(max(votes[y] / SAMPLES, 0.5), 1 - 0.5 / SAMPLES)
+        p = min(max(votes[y] / samples, 0.5), 1 - 0.5 / samples)
         radii.append(0.5 * norm.ppf(p) * right[-1])
-    found = validated(Bright(), split, sigma=0.5, seed=7)
+    found = validated(Bright(), split, samples, sigma=0.5, seed=7)
     assert 0 < np.mean(right) < 1
     assert found["validation_accuracy"] == pytest.approx(np.mean(right))
     assert found["validation_radius"] == pytest.approx(np.mean(radii))
@@ -74,6 +78,6 @@ def test_a_constant_classifier_is_right_on_its_class_with_the_largest_radius():
     share = float((split.labels == 1).mean())
     found = validated(Constant(), split, sigma=0.25)
     assert found["validation_accuracy"] == pytest.approx(share)
-    largest = 0.25 * norm.ppf(1 - 0.5 / SAMPLES)
+    largest = 0.25 * norm.ppf(1 - 0.5 / 32)
     assert math.isfinite(largest)
     assert found["validation_radius"] == pytest.approx(share * largest)

@@ -28,7 +28,7 @@ from macer.stopping import Stopped, catching_signals
 from macer.teachers import Teachers, load_teachers
 from macer.trainer import Trainer
 from macer.training_speed import training_speed
-from macer.validation import validate
+from macer.validation import Validation, validate
 
 
 def train(
@@ -40,7 +40,7 @@ def train(
     device: torch.device | str = "cpu",
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
-    validate_every: int = 1,
+    validation: Validation = Validation(),  # noqa: B008  immutable
     watch: Callable[[Metrics], None] | None = None,
 ) -> Path:
     """Train a model and return the path of its file, FOLDER/model.safetensors.
@@ -52,7 +52,7 @@ def train(
     Args:
         split: the training images; the last `recipe.held_out` are kept for validation.
         checkpoint_seconds: the least time between two checkpoints.
-        validate_every: epochs between two validations; the last epoch always has one.
+        validation: of the held-out images.
         watch: called with each epoch's metrics.
     """
     training, held_out = _hold_out(split, recipe)
@@ -73,7 +73,7 @@ def train(
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         try:
-            _loop(trainer, saver, held_out, validate_every, watch)
+            _loop(trainer, saver, held_out, validation, watch)
         except torch.OutOfMemoryError:
             raise Mistake(
                 f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
@@ -108,7 +108,7 @@ def _loop(
     trainer: Trainer,
     saver: "Saver",
     held_out: Split | None,
-    validate_every: int,
+    validation: Validation,
     watch: Callable[[Metrics], None] | None,
 ) -> None:
     """Train epoch by epoch, recording each; save now and then, and when asked to stop."""
@@ -127,9 +127,13 @@ def _loop(
             metrics = trainer.close_epoch()  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
             last = trainer.epoch == trainer.recipe.epochs
-            if held_out and (last or trainer.epoch % validate_every == 0):
+            if held_out and (last or trainer.epoch % validation.every == 0):
                 metrics |= validate(
-                    trainer.averaged_model(), held_out, trainer.recipe, device=trainer.device
+                    trainer.averaged_model(),
+                    held_out,
+                    trainer.recipe,
+                    samples=validation.samples,
+                    device=trainer.device,
                 )
             saver.record(metrics)
             if watch:

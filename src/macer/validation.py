@@ -1,5 +1,7 @@
 """How a model does on held-out training images, while it is being trained."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from scipy.special import ndtri
@@ -8,32 +10,41 @@ from torch import nn
 from macer.data import Split
 from macer.noise import Purpose
 from macer.recipes import TrainRecipe
-from macer.votes import ROWS, count_votes
+from macer.votes import count_votes
 
-SAMPLES = 32  # noisy copies of each image
-IMAGES = ROWS // SAMPLES  # in a batch
+
+class Validation(NamedTuple):
+    """When to look at the held-out images, and how closely."""
+
+    every: int = 1  # epochs; the last one always has a look
+    samples: int = 32  # noisy copies of each image
 
 
 def validate(
-    model: nn.Module, held_out: Split, recipe: TrainRecipe, *, device: torch.device
+    model: nn.Module,
+    held_out: Split,
+    recipe: TrainRecipe,
+    *,
+    samples: int = Validation().samples,
+    device: torch.device,
 ) -> dict[str, float]:
     """Accuracy of the smoothed classifier and its mean radius, estimated from a few votes.
 
-    The radius is σΦ⁻¹(p̂) with p̂ kept below 1 − 1/2n, and 0 where the vote is wrong: a number to
-    compare settings by, not a certificate.
+    The radius is σΦ⁻¹(p̂) with p̂ kept below 1 − 1/2n for n samples, and 0 where the vote is wrong:
+    a number to compare settings by, not a certificate.
     """
     votes = count_votes(
         model,
         torch.from_numpy(held_out.images),
-        samples=SAMPLES,
+        samples=samples,
         sigma=recipe.sigma,
         seed=recipe.seed,
         purpose=Purpose.VALIDATION,
         device=device,
     ).numpy()
     right = votes.argmax(axis=1) == held_out.labels
-    p_hat = votes[np.arange(len(votes)), held_out.labels] / SAMPLES
-    radius = recipe.sigma * ndtri(np.clip(p_hat, 0.5, 1 - 0.5 / SAMPLES))
+    p_hat = votes[np.arange(len(votes)), held_out.labels] / samples
+    radius = recipe.sigma * ndtri(np.clip(p_hat, 0.5, 1 - 0.5 / samples))
     return {
         "validation_accuracy": float(right.mean()),
         "validation_radius": float((radius * right).mean()),

@@ -24,6 +24,7 @@ def train(
     device: Device = "auto",
     checkpoint_seconds: float = 30.0,
     validate_every: Whole = 1,
+    validate_samples: Whole = 32,
     tensorboard: bool = False,
 ) -> None:
     """Train a model; every field of the recipe can be overridden by its flag.
@@ -40,6 +41,8 @@ def train(
         Least time between two checkpoints.
     validate_every
         Epochs between two looks at the held-out images; the last epoch always has one.
+    validate_samples
+        Noisy copies of each of them; the radius is estimated from their votes.
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
     """
@@ -48,11 +51,14 @@ def train(
     from macer.run import Run
     from macer.training import train as train_model
     from macer.training_speed import trained_line
+    from macer.validation import Validation
 
     if not checkpoint_seconds >= 0:
         raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
-    if validate_every < 1:
-        raise Mistake(f"validate_every must be at least 1, got {validate_every}")
+    validation = Validation(validate_every, validate_samples)
+    for what, value in validation._asdict().items():
+        if value < 1:
+            raise Mistake(f"validate_{what} must be at least 1, got {value}")
     folder = out or Path("runs") / run_name(recipe)
     split = load(fields.dataset, "train", data)
     with watching(folder, tensorboard) as watch:
@@ -64,7 +70,7 @@ def train(
             device=chosen_device(device),
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
-            validate_every=validate_every,
+            validation=validation,
             watch=watch,
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
