@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 import os
 import re
 import shutil
@@ -295,6 +296,14 @@ def test_a_run_is_named_after_its_recipe(
     assert '"seed": 3' in Path("runs/mine/manifest.json").read_text()
 
 
+def test_held_out_images_are_looked_at_as_asked_for(copied_run: Path) -> None:
+    settings = ["--held-out", "320", "--validate-every", "3", "--validate-samples", "1"]
+    assert main([*TRAIN[:-4], "--out", "other", "--device", "cpu", *settings]) == 0
+    lines = [json.loads(line) for line in Path("other/metrics.jsonl").read_text().splitlines()]
+    radii = {line["epoch"]: line.get("validation_radius") for line in lines}
+    assert radii == {1: None, 2: None, 3: 0.0, 4: 0.0}  # one vote: σΦ⁻¹(½)
+
+
 def _wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
     deadline = time.monotonic() + 60
     while not list(folder.glob(pattern)):
@@ -435,7 +444,8 @@ MISTAKES = [
     ("train demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("train demo --checkpoint-seconds -1", "checkpoint_seconds must be at least 0, got -1.0\n"),
     ("train demo --validate-every 0", "validate_every must be at least 1, got 0\n"),
-    ("train demo --validate-samples 0", "validate_samples must be at least 1, got 0\n"),
+    ("train demo --validate-samples 0", "validate_samples must be from 1 to 1024, got 0\n"),
+    ("train demo --validate-samples 1025", "validate_samples must be from 1 to 1024, got 1025\n"),
     ("train demo --checkpoint-seconds nan", "checkpoint_seconds must be at least 0, got nan\n"),
     (
         "train demo --dataset mnist --data nowhere",

@@ -73,11 +73,12 @@ def test_validation_repeats_itself_and_leaves_the_model_as_it_was():
 # known value
 
 
-def test_a_constant_classifier_is_right_on_its_class_with_the_largest_radius():
+@pytest.mark.parametrize("samples", [32, 101])
+def test_a_constant_classifier_is_right_on_its_class_with_the_largest_radius(samples):
     split = tiny_split()
     share = float((split.labels == 1).mean())
-    found = validated(Constant(), split, sigma=0.25)
+    found = validated(Constant(), split, samples, sigma=0.25)
     assert found["validation_accuracy"] == pytest.approx(share)
-    largest = 0.25 * norm.ppf(1 - 0.5 / 32)
+    largest = 0.25 * norm.ppf(1 - 0.5 / samples)
     assert math.isfinite(largest)
     assert found["validation_radius"] == pytest.approx(share * largest)

@@ -17,7 +17,7 @@ class Validation(NamedTuple):
     """When to look at the held-out images, and how closely."""
 
     every: int = 1  # epochs; the last one always has a look
-    samples: int = 32  # noisy copies of each image
+    samples: int = 32  # noisy copies of each image, at most votes.ROWS
 
 
 def validate(
@@ -25,7 +25,7 @@ def validate(
     held_out: Split,
     recipe: TrainRecipe,
     *,
-    samples: int = Validation().samples,
+    samples: int,
     device: torch.device,
 ) -> dict[str, float]:
     """Accuracy of the smoothed classifier and its mean radius, estimated from a few votes.

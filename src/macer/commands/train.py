@@ -42,7 +42,7 @@ def train(
     validate_every
         Epochs between two looks at the held-out images; the last epoch always has one.
     validate_samples
-        Noisy copies of each of them; the radius is estimated from their votes.
+        Noisy copies of each of them, whose votes give an estimate of its radius.
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
     """
@@ -52,13 +52,14 @@ def train(
     from macer.training import train as train_model
     from macer.training_speed import trained_line
     from macer.validation import Validation
+    from macer.votes import ROWS
 
     if not checkpoint_seconds >= 0:
         raise Mistake(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
-    validation = Validation(validate_every, validate_samples)
-    for what, value in validation._asdict().items():
-        if value < 1:
-            raise Mistake(f"validate_{what} must be at least 1, got {value}")
+    if validate_every < 1:
+        raise Mistake(f"validate_every must be at least 1, got {validate_every}")
+    if not 1 <= validate_samples <= ROWS:
+        raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = out or Path("runs") / run_name(recipe)
     split = load(fields.dataset, "train", data)
     with watching(folder, tensorboard) as watch:
@@ -70,7 +71,7 @@ def train(
             device=chosen_device(device),
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
-            validation=validation,
+            validation=Validation(validate_every, validate_samples),
             watch=watch,
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
