@@ -331,6 +331,12 @@ MUTANTS = {
         "",
         "test_muon.py",
     ),
+    "copies' cross-entropies forgotten": Mutant(
+        "losses/macer.py",
+        "        cross_entropy=recipe.cross_entropy,\n",
+        "",
+        "test_losses_macer.py",
+    ),
     "hard noise forgotten": Mutant(
         "losses/hard_noise.py",
         "macer_consistency(hardened(batch))",

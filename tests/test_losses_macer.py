@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from macer.losses import macer_loss
+from loss_batches import batch_of
+from macer.losses import LOSSES, macer_loss
+from macer.losses.gaussian import gaussian_losses
+from macer.losses.macer import macer_losses
+from tiny_models import tiny_recipe
 
 PAPER = {"sigma": 0.25, "lam": 12.0, "gamma": 8.0, "beta": 16.0}
 
@@ -57,6 +61,31 @@ def test_inverse_temperature_does_not_reach_the_cross_entropy():
     logits, labels = random_batch(2)
     losses = [macer_loss(logits, labels, **PAPER | {"lam": 0.0, "beta": b}) for b in (1.0, 64.0)]
     assert losses[0] == losses[1]
+
+
+def test_the_copies_cross_entropies_take_the_place_of_their_means_and_nothing_else_changes():
+    logits, labels = random_batch(4, scale=1.0)
+    losses = macer_losses(logits, labels, **PAPER, cross_entropy="copies")
+    robustness = macer_losses(logits, labels, **PAPER) - macer_losses(
+        logits, labels, **PAPER | {"lam": 0.0}
+    )
+    assert (robustness > 0).any()
+    torch.testing.assert_close(losses, gaussian_losses(logits, labels) + robustness)
+
+
+@pytest.mark.parametrize("loss", ["macer", "macer-consistency", "macer-hard-noise"])
+def test_the_recipe_chooses_the_cross_entropy(loss):
+    """λ = 0: the difference of the two objectives is that of their cross-entropies."""
+    smoothed, copies = (
+        batch_of(tiny_recipe(k=4, loss=loss, steps=0, cross_entropy=name), lam=0.0)
+        for name in ("smoothed", "copies")
+    )
+    logits, labels = smoothed.logits(), smoothed.labels
+    expected = gaussian_losses(logits, labels) - macer_losses(
+        logits, labels, sigma=0.5, lam=0.0, gamma=8.0, beta=16.0
+    )
+    assert (expected > 0).all()
+    torch.testing.assert_close(LOSSES[loss](copies) - LOSSES[loss](smoothed), expected)
 
 
 def test_an_image_outside_G_has_no_robustness_term():

@@ -63,6 +63,8 @@ class TrainRecipe:
     "Hinge γ: radii beyond γσ/2 are not pushed further."
     beta: float = 16.0
     "Inverse temperature β of the robustness term."
+    cross_entropy: Literal["smoothed", "copies"] = "smoothed"
+    "MACER's cross-entropy: of the copies' mean, as in Algorithm 1; or the mean of the copies'."
 
     eta: float = 0.5
     "Weight η: of the entropy in Consistency, of the mixed images in SmoothMix."

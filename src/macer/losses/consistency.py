@@ -27,6 +27,7 @@ def macer_consistency(batch: Batch) -> Tensor:
         beta=recipe.beta,
         consistency=recipe.consistency,
         eta=recipe.eta,
+        cross_entropy=recipe.cross_entropy,
     )
 
 
@@ -54,6 +55,7 @@ def macer_consistency_losses(
     beta: float,
     consistency: float,
     eta: float,
+    cross_entropy: str = "smoothed",
 ) -> Tensor:
     """The terms of `macer_loss` plus Consistency's regularisation, one value an image.
 
@@ -61,9 +63,18 @@ def macer_consistency_losses(
            + c/k Σⱼ KL(z̄ ‖ zⱼ) + η H(z̄)                                                   [Jeong+20]
 
     Both are functions of the logits of k noisy copies, so one pass serves both. The cross-entropy
-    is MACER's alone, z̄ is its ẑ at β = 1, and λ's schedule leaves c = `consistency` alone.
+    is MACER's alone, one or the other of `macer_losses`; z̄ is its ẑ at β = 1, and λ's schedule
+    leaves c = `consistency` alone.
     """
-    objective = macer_losses(logits, labels, sigma=sigma, lam=lam, gamma=gamma, beta=beta)
+    objective = macer_losses(
+        logits,
+        labels,
+        sigma=sigma,
+        lam=lam,
+        gamma=gamma,
+        beta=beta,
+        cross_entropy=cross_entropy,
+    )
     return objective + consistency_terms(logits, lam=consistency, eta=eta)
 
 

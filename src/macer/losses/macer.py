@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from macer.losses.batch import Batch
+from macer.losses.gaussian import gaussian_losses
 from macer.radius import certified_radius
 
 
@@ -19,6 +20,7 @@ def macer(batch: Batch) -> Tensor:
         lam=batch.lam,
         gamma=recipe.gamma,
         beta=recipe.beta,
+        cross_entropy=recipe.cross_entropy,
     )
 
 
@@ -58,13 +60,20 @@ def macer_losses(
     lam: float | Tensor,
     gamma: float,
     beta: float,
+    cross_entropy: str = "smoothed",
 ) -> Tensor:
-    """The terms of `macer_loss`, one an image."""
+    """The terms of `macer_loss`, one an image.
+
+    `cross_entropy` is `smoothed`, −log ẑ^y as in Algorithm 1; or `copies`, −1/k Σⱼ log z^y(xⱼ),
+    which is at least that (Jensen) and so a surrogate of the error too [Sec. 4.2, condition C1].
+    A copy that is confidently wrong has next to no gradient in the former, all of it in the latter.
+    """
     u = logits if logits.dtype == torch.float64 else logits.float()
-    return _cross_entropy(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)
+    classification = {"smoothed": _smoothed_cross_entropy, "copies": gaussian_losses}[cross_entropy]
+    return classification(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)
 
 
-def _cross_entropy(u: Tensor, labels: Tensor) -> Tensor:
+def _smoothed_cross_entropy(u: Tensor, labels: Tensor) -> Tensor:
     """−log ẑ^y, one value an image; the mean over copies is taken in the log domain."""
     log_z_hat = u.log_softmax(dim=2).logsumexp(dim=1) - math.log(u.shape[1])
     return -log_z_hat.gather(1, labels[:, None]).squeeze(1)
