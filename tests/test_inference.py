@@ -1,10 +1,11 @@
 """The network as certification runs it beside the network itself."""
 
 import operator
+import random
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional as F
 
 from macer.building import build_model
@@ -93,17 +94,14 @@ class Branching(nn.Module):
 
 
 class Moody(nn.Module):
-    """A network that a trace changes: it does something else each other call."""
-
-    calls = 0  # of all its copies: the trace is the first
+    """A network that a trace changes: it does something else with symbols."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(16, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        Moody.calls += 1
-        return self.fc(x.flatten(1)) * (1 if Moody.calls % 2 else -1)
+        return self.fc(x.flatten(1)) * (-1 if isinstance(x, fx.Proxy) else 1)
 
 
 @pytest.mark.parametrize("network", [Twice, Branching])
@@ -115,8 +113,39 @@ def test_what_cannot_be_folded_stays_the_same_function(network):
     assert torch.equal(prepared(images), model(images))
 
 
-def test_a_trace_that_is_another_function_is_not_used(monkeypatch):
-    monkeypatch.setattr(Moody, "calls", 0)
+def test_chance_in_a_network_is_refused_before_a_trace_can_freeze_it():
+    """torch.fx would record the number that was drawn while it traced."""
+
+    class Shifting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1) + random.randrange(3)
+
+    with pytest.raises(Mistake, match="the same logits in any company and at any time"):
+        for_inference(Shifting(), shape=(1, 4, 4), precision="fp32", device=CPU)
+
+
+def test_features_that_a_hook_notes_are_not_taken_from_an_earlier_call():
+    """A trace does not run hooks: the network stays as it is, and so does its function."""
+    noted = {}
+
+    class Hooked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(1, 2, 3)
+            self.conv.register_forward_hook(lambda *call: noted.update(features=call[2]))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.conv(x)
+            return noted["features"].mean(dim=(2, 3))
+
+    model = Hooked()
+    model(torch.zeros(2, 1, 8, 8))  # leaves features of two images
+    images = torch.rand(5, 1, 8, 8)
+    prepared = for_inference(model, shape=(1, 8, 8), precision="fp32", device=CPU)
+    torch.testing.assert_close(prepared(images), model(images))
+
+
+def test_a_trace_that_is_another_function_is_not_used():
     prepared = for_inference(Moody(), shape=(1, 4, 4), precision="fp32", device=CPU)
     assert isinstance(prepared, Moody)
 

@@ -1,11 +1,15 @@
-"""How many rows a network sees; what it makes of them is in test_certification.py."""
+"""How many rows a network sees, in which thread; what it makes of them: test_certification.py."""
+
+import threading
+import time
 
 import pytest
 import torch
+from torch import nn
 
 from macer.certification import certify
 from macer.mistake import Mistake
-from macer.smoothing import network_rows
+from macer.smoothing import _one_a_thread, network_rows
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -39,3 +43,64 @@ class Hungry(torch.nn.Module):
 def test_a_batch_that_does_not_fit_the_memory_is_a_clear_mistake():
     with pytest.raises(Mistake, match=r"^batch_size must fit the GPU's memory, got 100 rows; "):
         certify(Hungry(), torch.zeros(1, 1, 2, 2), sigma=0.5, n=200)
+
+
+class Noting(nn.Module):
+    """Keeps an intermediate result on itself, as networks whose features are wanted do."""
+
+    def forward(self, x):
+        self.bright = x.flatten(1).mean(dim=1)
+        time.sleep(0.001)  # here another thread would write
+        return torch.stack([0.5 - self.bright, self.bright - 0.5], dim=1)
+
+
+class Hooked(nn.Module):
+    """Reads what a hook has noted outside of the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted, self.layer = {}, nn.Flatten()
+        self.layer.register_forward_hook(lambda *call: self.noted.update(features=call[2]))
+
+    def forward(self, x):
+        self.layer(x)
+        time.sleep(0.001)
+        bright = self.noted["features"].mean(dim=1)
+        return torch.stack([0.5 - bright, bright - 0.5], dim=1)
+
+
+class Locked(Noting):
+    """Cannot be copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("network", [Noting, Hooked, Locked])
+def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
+    dark_and_bright = torch.tensor([0, 255] * 10, dtype=torch.uint8)
+    images = dark_and_bright[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        certificates = certify(network(), images, sigma=0.1, n=1000)
+    finally:
+        torch.set_num_threads(threads)
+    assert [sorted(c.estimation) for c in certificates] == [[0, 1000]] * 20
+    assert [c.label for c in certificates] == [0, 1] * 10
+
+
+def test_threads_share_the_weights():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    torch.set_num_threads(3)
+    try:
+        copies = _one_a_thread(model, 100)
+        assert len(_one_a_thread(model, 2)) == 2
+    finally:
+        torch.set_num_threads(1)
+    assert len({id(copy) for copy in copies}) == 3
+    assert {id(tensor) for copy in copies for tensor in copy.parameters()} == {
+        id(tensor) for tensor in model.parameters()
+    }

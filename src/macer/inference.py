@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.mistake import Mistake
+from macer.probe import check_calls
 from macer.tracing import Layers, alone, calls
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -33,7 +34,9 @@ def for_inference(
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
     fuses = device.type == "cuda" and precision == "bf16"
-    prepared = _folded(copy.deepcopy(model).eval().cpu(), shape)
+    model = copy.deepcopy(model).eval().cpu().float()
+    check_calls(model, shape, dtype=torch.float32, device=torch.device("cpu"))
+    prepared = _folded(model, shape)
     if fuses:
         prepared = _padded(prepared, shape)
     prepared.to(device=device, dtype=DTYPES[precision])
@@ -59,7 +62,7 @@ def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     except Exception:  # whatever the user's code raises on a symbol
         return model
     _fold(graph)
-    return graph if agree(model.float(), graph.float(), shape, tolerance=1e-3) else model
+    return graph if agree(model, graph, shape, tolerance=1e-3) else model
 
 
 def _padded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
@@ -94,7 +97,8 @@ def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance:
             others = _logits(b, images)
         except RuntimeError:  # a library may have no kernel for a shape
             return False
-    return bool((logits - others).norm() <= tolerance * logits.norm())
+    same_shape = logits.shape == others.shape
+    return same_shape and bool((logits - others).norm() <= tolerance * logits.norm())
 
 
 def _logits(model: nn.Module, images: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from macer.mistake import Mistake
 
+# Calls that must agree: a choice between three at each call passes once in 6,561 times.
+CALLS = 9
+
 _passed: WeakKeyDictionary[nn.Module, set[tuple[object, ...]]] = WeakKeyDictionary()
 
 
@@ -28,12 +31,33 @@ def check_rows(
     second[::2] = first[::2]  # the same images among others
     with torch.inference_mode():
         a, b = (model(_as_given(x, dtype, device))[::2] for x in (first, second))
+    _require_equal(a, b)
+    check_calls(model, shape, dtype=dtype, device=device)
+    _passed[model].add(kind)
+
+
+def check_calls(
+    model: nn.Module, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device
+) -> None:
+    """Compare the logits of several calls on the same few images, bit for bit.
+
+    A network must pass this before it is traced: a trace keeps what chance chose at its time.
+    """
+    few = _as_given(
+        torch.rand((4, *shape), generator=torch.Generator().manual_seed(0)), dtype, device
+    )
+    with torch.inference_mode():
+        first = model(few)
+        for _ in range(CALLS - 1):
+            _require_equal(first, model(few))
+
+
+def _require_equal(a: Tensor, b: Tensor) -> None:
     if not torch.equal(a.nan_to_num(), b.nan_to_num()):
         raise Mistake(
             "the model must give an image the same logits in any company and at any time, got "
             "others; it may use batch statistics or dropout in eval mode"
         )
-    _passed[model].add(kind)
 
 
 def _as_given(images: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -3,11 +3,13 @@
 This module samples; it concludes nothing. `certification` turns its tallies into certificates.
 """
 
+import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -86,21 +88,30 @@ def sample_under_noise(
         dtype=network_dtype(model),
     )
 
-    @torch.inference_mode()
-    def sample(task: Chunks) -> tuple[Chunks, Tally]:
-        sums = []
-        for chunks in task.parts(rows // CHUNK):
-            batch, decided = copies.draw(chunks)
-            sums.append(_sums(model(batch), decided, chunks, betas))
-        return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
-
     on_cpu = images.device.type == "cpu"
     chunks_a_task = CPU_TASK if on_cpu else rows // CHUNK
     work = _tasks(len(images), num, drawn // CHUNK, chunks_a_task)
+    networks = _one_a_thread(model, len(images) * -(-num // CHUNK)) if on_cpu else [model]
+    idle: SimpleQueue[nn.Module] = SimpleQueue()
+
+    @torch.inference_mode()
+    def sample(task: Chunks) -> tuple[Chunks, Tally]:
+        sums, network = [], idle.get()
+        try:
+            for chunks in task.parts(rows // CHUNK):
+                batch, decided = copies.draw(chunks)
+                sums.append(_sums(network(batch), decided, chunks, betas))
+        finally:
+            idle.put(network)
+        return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
+
     tally: Tally | None = None
-    with evaluating(model), _within_memory(rows):
+    with evaluating(*networks), _within_memory(rows):
         check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
-        for task, sums in _in_threads(sample, work) if on_cpu else map(sample, work):
+        for network in networks:
+            idle.put(network)
+        results = _in_threads(sample, work, len(networks)) if on_cpu else map(sample, work)
+        for task, sums in results:
             tally = tally or Tally(*(t.new_zeros(len(images), *t.shape[1:]) for t in sums))
             slots = torch.from_numpy(task.slots).to(images.device)
             for total, values in zip(tally, sums, strict=True):
@@ -141,10 +152,11 @@ def network_dtype(model: nn.Module) -> torch.dtype:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode, each of its parts back in its own mode afterwards."""
-    training = [part for part in model.modules() if part.training]
-    model.eval()
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """The models in eval mode, each of their parts back in its own mode afterwards."""
+    training = [part for model in models for part in model.modules() if part.training]
+    for model in models:
+        model.eval()
     try:
         yield
     finally:
@@ -181,15 +193,31 @@ def _tasks(images: int, num: int, first: int, size: int) -> Iterator[Chunks]:
         yield Chunks(slots, first + places, np.minimum(CHUNK, num - places * CHUNK))
 
 
+def _one_a_thread(model: nn.Module, most: int) -> list[nn.Module]:
+    """The model for each of torch's threads: the tensors are shared, all else is its own.
+
+    A network may keep what it has seen on itself during a call, and would find there what another
+    thread has seen. What a hook notes, it may note anywhere: such a model runs in one thread, and
+    so does one that cannot be copied.
+    """
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    others = 0 if hooked else min(torch.get_num_threads(), most) - 1
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    try:
+        return [model, *(copy.deepcopy(model, dict(tensors)) for _ in range(others))]
+    except Exception:  # whatever the user's code holds
+        return [model]
+
+
 def _in_threads(
-    sample: Callable[[Chunks], tuple[Chunks, Tally]], work: Iterable[Chunks]
+    sample: Callable[[Chunks], tuple[Chunks, Tally]], work: Iterable[Chunks], threads: int
 ) -> Iterator[tuple[Chunks, Tally]]:
-    """The samples in order, drawn by as many threads as torch uses, each on one core.
+    """The samples in order, drawn by that many threads, each on one core.
 
     Faster than threads inside each layer, which wait for one another; and the logits then do not
     depend on how many cores there are.
     """
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             pending: deque[Future[tuple[Chunks, Tally]]] = deque()
@@ -200,4 +228,4 @@ def _in_threads(
             while pending:
                 yield pending.popleft().result()
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
