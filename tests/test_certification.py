@@ -23,6 +23,7 @@ from macer.certification import (
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
 from macer.noisy import CHUNK
+from macer.probe import FEW
 from macer.smooth import Smooth
 from macer.smoothing import SOFT_UNIT, Tally, sample_under_noise
 
@@ -266,7 +267,7 @@ def test_non_finite_logits_vote_for_nobody(bad):
     assert soft.label == ABSTAIN and soft.estimation == (0, 0)
 
 
-def test_the_network_sees_one_batch_shape():
+def test_the_network_sees_one_batch_shape_but_for_the_probes_few_images():
     shapes = set()
 
     class Watching(Constant):
@@ -275,7 +276,7 @@ def test_the_network_sees_one_batch_shape():
             return super().forward(x)
 
     certify(Watching([0.0, 1.0]), torch.zeros(3, *SHAPE), sigma=1.0, n0=5, n=277, batch_size=50)
-    assert shapes == {(CHUNK, *SHAPE)}
+    assert shapes == {(CHUNK, *SHAPE), (FEW, *SHAPE)}
 
 
 def test_the_model_is_evaluated_in_eval_mode_and_left_as_it_was():
@@ -390,3 +391,18 @@ def test_a_single_image_without_its_batch_dimension_is_refused():
 def test_smooth_refuses_a_wrong_number_of_classes():
     with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
         Smooth(HalfSpace(2.0), 10, 0.25).certify(torch.zeros(SHAPE), 10, 100, 0.001)
+
+
+def test_labels_may_be_a_tensor_and_must_be_one_an_image():
+    model, images = small_network(classes=4), random_images(3)
+    listed = certify(model, images, sigma=0.5, n=50, labels=[0, 1, 2])
+    assert certify(model, images, sigma=0.5, n=50, labels=torch.arange(3)) == listed
+    with pytest.raises(Mistake, match=r"^labels must be one an image, 3, got 1$"):
+        certify(model, images, sigma=0.5, n=50, labels=[0])
+
+
+def test_hard_votes_may_be_more_than_soft_sums_can_hold():
+    check_settings(sigma=1.0, n0=100, n=10**8, alpha=0.001)
+    check_settings(sigma=1.0, n0=100, n=2**23 - 1, alpha=0.001, bound="bernstein")
+    with pytest.raises(Mistake, match=r"^n must be at most 8388607 with the hoeffding bound"):
+        check_settings(sigma=1.0, n0=100, n=2**23, alpha=0.001, bound="hoeffding")

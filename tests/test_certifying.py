@@ -1,3 +1,4 @@
+import hashlib
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe
 from macer.targets import find_target, weights_digest
 
+DIGITS = tuple("0123456789")
 SETTINGS = ["--sigma", "0.5", "--dataset", "mnist-sample", "--n0", "40", "--n", "300"]
 
 # A network quick enough for many certificates; it can be told to be slow.
@@ -34,7 +36,7 @@ class Slow(nn.Identity):
         return x
 
 def net(num_classes):
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", 0)))
     flat = nn.Linear(784, num_classes)
     flat.weight.data *= 3
     return nn.Sequential(nn.Flatten(), flat, Slow())
@@ -69,7 +71,7 @@ def table(folder: Path) -> list[list[str]]:
 def test_a_certificate_of_the_command_is_that_of_the_function() -> None:
     rows = certified("a", "--start", "3", "--stop", "12", "--skip", "4", "--seed", "5")
     split = load("mnist-sample", "test")
-    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
     images = torch.from_numpy(split.images[[4, 8]])
     expected = certify(target.model, images, sigma=0.5, n0=40, n=300, seed=5, indices=[4, 8])
     assert [int(row[0]) for row in rows[1:]] == [4, 8]
@@ -123,9 +125,43 @@ def test_two_certificates_of_one_image_do_not_merge(capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert main(["merge", "one", "two", "--out", "merged"]) == 2
     assert capsys.readouterr().err == (
-        "macer: image 1 of two must have the certificate it has in merged, got another one\n"
+        "macer: image 1 of two must have the certificate it has in one, got another one\n"
     )
-    assert read_journal(Path("merged/certificates.journal")).records[1] == record
+    assert not read_journal(Path("merged/certificates.journal")).records
+    assert main(["merge", "two", "--out", "merged"]) == 0
+
+
+def test_damaged_records_do_not_vanish_in_a_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("one", "--stop", "3")
+    path = Path("one/certificates.journal")
+    path.write_bytes(path.read_bytes().replace(b'"idx":1,', b'"idx":7,'))
+    capsys.readouterr()
+    assert main(["merge", "one", "--out", "merged"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("2 certificates in merged\n")
+    assert err == "the parts hold 1 damaged records, which do not count\n"
+
+
+def test_a_part_of_one_radius_may_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("one", "--stop", "1", "--radius", "0.25")
+    path = Path("one/certificates.journal")
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    capsys.readouterr()
+    assert main(["merge", "one", "--out", "merged"]) == 0
+    assert capsys.readouterr().out == "0 certificates in merged\nradius 0.25: no image yet\n"
+
+
+def test_other_code_under_the_same_name_and_weights_is_another_model(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    certified("one", "--stop", "2")
+    capsys.readouterr()
+    with Path("nets.py").open("a") as file:
+        file.write("\n# another function\n")
+    assert main(["certify", "nets:net", "--out", "one", *SETTINGS, "--stop", "3"]) == 2
+    assert capsys.readouterr().err.startswith("macer: model must be nets:net, source ")
+    assert main(["verify", "one", "--target", "nets:net"]) == 1
+    assert capsys.readouterr().err.startswith("macer: not verified: the model is nets:net, source ")
 
 
 def test_certificates_of_another_device_are_not_drawn_again(
@@ -218,24 +254,43 @@ def test_images_certified_already_are_counted_and_kept(capsys: pytest.CaptureFix
     assert {i: after[i] for i in before} == before and sorted(after) == list(range(6))
 
 
-def test_a_killed_certification_goes_on_where_it_stopped(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def ended_by(number: signal.Signals) -> tuple[int, str]:
+    """The exit code and errors of a certification of 60 images that gets a signal early on."""
     command = [sys.executable, "-m", "macer", "certify", "nets:net", "--out", "killed"]
     journal = Path("killed/certificates.journal")
     with subprocess.Popen(
         [*command, *SETTINGS, "--stop", "60"],
         env={**os.environ, "SLOW": "0.05"},
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         deadline = time.monotonic() + 60
         while not journal.exists() or len(journal.read_bytes().splitlines()) < 2:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    done = len(read_journal(journal).records)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_a_stopped_certification_leaves_the_table_of_its_journal() -> None:
+    """As a cluster's scheduler stops it."""
+    code, errors = ended_by(signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM
+    assert errors.endswith(
+        "macer: stopped; what was finished is saved; the same command continues\n"
+    )
+    done = read_journal(Path("killed/certificates.journal")).records
+    assert 0 < len(done) < 60
+    assert [int(row[0]) for row in table(Path("killed"))[1:]] == sorted(done)
+
+
+def test_a_killed_certification_goes_on_where_it_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended_by(signal.SIGKILL)[0] == -signal.SIGKILL
+    done = len(read_journal(Path("killed/certificates.journal")).records)
     assert 0 < done < 60
     assert not Path("killed/certificates.tsv").exists()
     rows = certified("killed", "--stop", "60")
@@ -255,6 +310,26 @@ def test_a_damaged_record_is_told_and_certified_again(capsys: pytest.CaptureFixt
         "the journal holds 1 damaged records, which do not count",
         "4 of 5 images are certified already",
     ]
+
+
+def test_after_a_write_that_was_cut_off_the_certificates_verify_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = certified("a", "--stop", "5")
+    journal = Path("a/certificates.journal")
+    journal.write_bytes(journal.read_bytes()[:-40])
+    assert main(["verify", "a", "--target", "nets:net"]) == 1
+    capsys.readouterr()
+    assert certified("a", "--stop", "5") == rows
+    assert capsys.readouterr().err == "4 of 5 images are certified already\n"
+    assert main(["verify", "a", "--target", "nets:net"]) == 0
+
+
+def test_a_table_that_is_no_text_is_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    certified("a", "--stop", "1")
+    Path("a/certificates.tsv").write_bytes(b"\xff\xfe")
+    assert main(["verify", "a", "--target", "nets:net"]) == 1
+    assert "a/certificates.tsv is not the table of its journal; " in capsys.readouterr().err
 
 
 def test_the_fields_six_columns_come_first() -> None:
@@ -302,9 +377,11 @@ def test_the_journals_header_binds_weights_data_and_settings() -> None:
     certified("a", "--stop", "1")
     header = read_journal(Path("a/certificates.journal")).header
     split = load("mnist-sample", "test")
-    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
     assert header["weights_sha256"] == weights_digest(target.model)
-    assert (header["model"], header["dataset"]) == ("nets:net", "mnist-sample")
+    source = hashlib.sha256(Path("nets.py").read_bytes()).hexdigest()[:16]
+    assert header["model"] == target.architecture == f"nets:net, source {source}"
+    assert header["dataset"] == "mnist-sample"
     assert (header["n0"], header["n"], header["alpha"], header["sigma"]) == (40, 300, 0.001, 0.5)
 
 
@@ -336,10 +413,11 @@ def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], me
         chosen_images(10, *piece)
 
 
-def test_other_weights_do_not_continue_a_journal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_weights_do_not_continue_a_journal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = certified("a", "--stop", "2")
-    Path("nets.py").write_text(MODULE.replace("manual_seed(0)", "manual_seed(10)"))
-    sys.modules.pop("nets")
+    monkeypatch.setenv("SEED", "10")
     capsys.readouterr()
     assert main(["certify", "nets:net", "--out", "a", *SETTINGS, "--stop", "3"]) == 2
     assert capsys.readouterr().err.startswith("macer: weights_sha256 must be ")
@@ -357,7 +435,7 @@ def test_a_function_is_not_certified_without_a_positive_sigma(
 
 def test_a_batch_size_below_1_is_refused() -> None:
     split = load("mnist-sample", "test")
-    target = find_target("nets:net", sigma=0.5, split=split, classes=10)
+    target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
     with pytest.raises(Mistake, match="batch_size must be at least 1, got 0"):
         certify_data_set(
             target, split, "mnist-sample", [0], CertifyRecipe(), Path("a"),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from examples import DATA
 from macer.cli import app, main
 from macer.data import DATASETS, load
 from macer.recipes import recipe_names
+from macer.run import load_model, save_model
 
 LOGS = [str(DATA / f"macer_sigma{sigma}.tsv.gz") for sigma in ("0.25", "0.5", "1.0")]
 TRAIN = ["train", "demo-gaussian", "--dataset", "mnist", "--epochs", "4", "--out", "run"]
@@ -426,6 +428,11 @@ MISTAKES = [
     ("train demo --clip -1", "clip must be at least 0, got -1.0\n"),
     ("train demo --ema 1", "ema must be in [0, 1), got 1.0\n"),
     ("train demo --crop -1", "crop must be at least 0, got -1\n"),
+    ("train demo --crop 29", "crop must be at most the images' size, 28, got 29\n"),
+    (
+        "train demo --cross-entropy mean",
+        'Invalid value "mean" for --cross-entropy. Choose from: "smoothed", "copies".',
+    ),
     ("train demo --flip yes", "Unused Tokens: ['yes']."),
     ("train demo --held-out -1", "held_out must be at least 0, got -1\n"),
     ("train demo --held-out 10000", "held_out and batch must not exceed the 10000 training "),
@@ -526,6 +533,10 @@ MISTAKES = [
         "bound, got 9\n",
     ),
     ("certify run --n 1e5", f"Invalid value for --n: {WHOLE} 1e5\n"),
+    (
+        "certify run --n 8388608 --bound bernstein",
+        "n must be at most 8388607 with the bernstein bound, got 8388608\n",
+    ),
     ("certify run --n 13 --bound hoeffding", "n must be at least 14 to certify anything at "),
     ("certify run --alpha 0", "alpha must be between 0 and 1, got 0.0\n"),
     ("certify run --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
@@ -656,7 +667,10 @@ MISTAKES = [
     ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
-    ("report run --html large", "path must be a file to write, got the folder large\n"),
+    (
+        "report run --html run/certificates.tsv",
+        "path of a page must end in .html, got 'run/certificates.tsv'\n",
+    ),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
@@ -683,14 +697,19 @@ MISTAKES = [
     ("export run", 'Command "export" parameter --out requires an argument.'),
     ("export runn --out new", "no run or model at runn; name a run folder or a model file\n"),
     ("export zoo:none --out new", "unknown zoo model 'none'"),
-    ("export digit.png --out new", "digit.png must be a model file written by macer train: "),
+    (
+        "export digit.png --out new.safetensors",
+        "digit.png must be a model file written by macer train: ",
+    ),
     ("export run --out zoo:new", "out must be a file to write, got the zoo model zoo:new\n"),
     (
-        "export run --out digit.png",
-        "digit.png exists already; choose another --out or add --overwrite\n",
+        "export run --out digit.png --overwrite",
+        "out must end in .safetensors, got digit.png\n",
     ),
-    ("export run --out nowhere/a", "no folder nowhere to write a into: make it first\n"),
-    ("export run --out large", "path must be a file to write, got the folder large\n"),
+    (
+        "export run --out nowhere/a.safetensors",
+        "no folder nowhere to write a.safetensors into: make it first\n",
+    ),
     (
         "export run --out run/model.safetensors --overwrite",
         "out must not be the model to be exported, got run/model.safetensors; choose another ",
@@ -806,3 +825,30 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("macer.logs.read_log", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         main(["report", "run"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "macer", "recipes"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "macer: cannot write: No space left on device\n"
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-m", "macer", "report", LOGS[0], "--csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_classes_of_other_names_are_refused(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, card = load_model("run/model.safetensors")
+    other = replace(card, classes=("one", *card.classes[1:]))
+    save_model(Path("other.safetensors"), model.state_dict(), other)
+    line = "class 0 must be one, as other.safetensors was trained, the data set has 0; choose "
+    refuses(capsys, Path(), ["certify", "other.safetensors", "--out", "new"], line)

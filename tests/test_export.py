@@ -49,8 +49,8 @@ def header_bytes(file: Path) -> int:
 def exported(tmp_path: Path) -> tuple[torch.nn.Module, Path]:
     """A model, and its file of half the size."""
     model = model_file(tmp_path / "whole")
-    export_model(tmp_path / "whole", tmp_path / "small")
-    return model, tmp_path / "small"
+    export_model(tmp_path / "whole", tmp_path / "small.safetensors")
+    return model, tmp_path / "small.safetensors"
 
 
 # law
@@ -82,7 +82,7 @@ def test_what_is_loaded_is_the_rounded_model_in_float32(exported):
 def test_a_target_is_bound_by_the_sha256_of_the_small_file(exported, tmp_path):
     _, file = exported
     small, whole = (
-        find_target(str(path), sigma=None, split=tiny_split(), classes=3).weights_sha256
+        find_target(str(path), sigma=None, split=tiny_split(), classes=CLASSES).weights_sha256
         for path in (file, tmp_path / "whole")
     )
     assert small == hashlib.sha256(file.read_bytes()).hexdigest() != whole
@@ -93,7 +93,7 @@ def test_the_file_has_half_the_size_but_for_its_header_and_the_small_tensors(
     tmp_path, architecture
 ):
     card = replace(CARD, architecture=architecture, shape=(1, 28, 28))
-    whole, small = tmp_path / "whole", tmp_path / "small"
+    whole, small = tmp_path / "whole", tmp_path / "small.safetensors"
     model = model_file(whole, card)
     export_model(whole, small)
     kept = sum(
@@ -106,8 +106,8 @@ def test_the_file_has_half_the_size_but_for_its_header_and_the_small_tensors(
 
 def test_exporting_again_gives_the_same_bytes(exported, tmp_path):
     _, file = exported
-    sha256 = export_model(file, tmp_path / "again")
-    assert sha256 == sha256_of_file(tmp_path / "again") == sha256_of_file(file)
+    sha256 = export_model(file, tmp_path / "again.safetensors")
+    assert sha256 == sha256_of_file(tmp_path / "again.safetensors") == sha256_of_file(file)
 
 
 def test_of_every_network_the_weights_are_rounded_and_no_other_tensor():
@@ -129,11 +129,12 @@ def test_the_command_tells_size_and_sha256(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = open_run(Path("run"), tiny_recipe(), "data", resume=False)
     model_file(run.model)
-    assert main(["export", "run", "--out", "small"]) == 0
-    content = Path("small").read_bytes()
+    assert main(["export", "run", "--out", "small.safetensors"]) == 0
+    content = Path("small.safetensors").read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
     out, err = capsys.readouterr()
     assert (out, err) == (
-        f"exported small: {len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}; "
+        f"exported small.safetensors: {len(content):,} bytes, SHA-256 {sha256}; "
         "its certificates are those of the weights rounded to float16\n",
         "",
     )
@@ -141,30 +142,33 @@ def test_the_command_tells_size_and_sha256(tmp_path, monkeypatch, capsys):
 
 def test_a_file_is_overwritten_when_that_is_asked_for(exported, tmp_path):
     _, file = exported
-    (tmp_path / "old").write_text("old")
-    export_model(tmp_path / "whole", tmp_path / "old", overwrite=True)
-    assert (tmp_path / "old").read_bytes() == file.read_bytes()
+    (tmp_path / "old.safetensors").write_text("old")
+    export_model(tmp_path / "whole", tmp_path / "old.safetensors", overwrite=True)
+    assert (tmp_path / "old.safetensors").read_bytes() == file.read_bytes()
 
 
 # refusal
 
 
 def test_nothing_is_overwritten_without_being_told(exported, tmp_path):
-    (tmp_path / "old").write_text("old")
-    message = f"{tmp_path / 'old'} exists already; choose another --out or add --overwrite"
+    (tmp_path / "old.safetensors").write_text("old")
+    message = (
+        f"{tmp_path / 'old.safetensors'} exists already; choose another --out or add --overwrite"
+    )
     with pytest.raises(Mistake, match=f"^{re.escape(message)}$"):
-        export_model(tmp_path / "whole", tmp_path / "old")
-    assert (tmp_path / "old").read_text() == "old"
+        export_model(tmp_path / "whole", tmp_path / "old.safetensors")
+    assert (tmp_path / "old.safetensors").read_text() == "old"
 
 
 @pytest.mark.parametrize("name", ["whole", "link"])
 def test_a_model_is_never_written_over_itself(tmp_path, name):
-    model_file(tmp_path / "whole")
-    (tmp_path / "link").symlink_to(tmp_path / "whole")
-    before = sha256_of_file(tmp_path / "whole")
+    whole = tmp_path / "whole.safetensors"
+    model_file(whole)
+    (tmp_path / "link.safetensors").symlink_to(whole)
+    before = sha256_of_file(whole)
     with pytest.raises(Mistake, match=r"^out must not be the model to be exported, got .*; choose"):
-        export_model(tmp_path / "whole", tmp_path / name, overwrite=True)
-    assert sha256_of_file(tmp_path / "whole") == before
+        export_model(whole, tmp_path / f"{name}.safetensors", overwrite=True)
+    assert sha256_of_file(whole) == before
 
 
 @pytest.mark.parametrize(
@@ -183,8 +187,8 @@ def test_what_float16_cannot_hold_is_refused(tmp_path, tensor, value, message):
     model.state_dict()[tensor].view(-1)[1] = value
     save_model(tmp_path / "whole", model.state_dict(), CARD)
     with pytest.raises(Mistake, match=f"^{re.escape(message)}"):
-        export_model(tmp_path / "whole", tmp_path / "small")
-    assert not (tmp_path / "small").exists()
+        export_model(tmp_path / "whole", tmp_path / "small.safetensors")
+    assert not (tmp_path / "small.safetensors").exists()
 
 
 def test_the_largest_float16_and_a_larger_bias_are_not_refused(tmp_path):
@@ -192,8 +196,8 @@ def test_the_largest_float16_and_a_larger_bias_are_not_refused(tmp_path):
     model.state_dict()["1.0.weight"][0, 0, 0, 0] = -65504.0
     model.state_dict()["1.5.bias"][0] = 1e6
     save_model(tmp_path / "whole", model.state_dict(), CARD)
-    export_model(tmp_path / "whole", tmp_path / "small")
-    loaded = load_model(tmp_path / "small")[0].state_dict()
+    export_model(tmp_path / "whole", tmp_path / "small.safetensors")
+    loaded = load_model(tmp_path / "small.safetensors")[0].state_dict()
     assert (loaded["1.0.weight"].min(), loaded["1.5.bias"].max()) == (-65504.0, 1e6)
 
 
@@ -203,4 +207,4 @@ def test_a_run_whose_weights_are_not_its_manifest_s_is_not_exported(tmp_path):
     manifest = json.loads(run.manifest.read_text())
     run.write_manifest(manifest | {"weights_sha256": "0" * 64})
     with pytest.raises(Mistake, match=r"must have the SHA-256 its manifest names"):
-        export_model(run.folder, tmp_path / "small")
+        export_model(run.folder, tmp_path / "small.safetensors")

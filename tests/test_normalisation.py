@@ -23,6 +23,7 @@ from macer.weights import read_weights
 PIXELS = np.random.default_rng(0).integers(256, size=(3, 3, 32, 32), dtype=np.uint8)
 SPLIT = Split(PIXELS, np.arange(3))
 CIFAR10 = NORMALISATIONS["cohen-cifar10"]
+DIGITS = tuple("0123456789")
 SETTINGS = ["--dataset", "mnist-sample", "--sigma", "0.5", "--n0", "20", "--n", "100"]
 SETTINGS += ["--stop", "4", "--device", "cpu"]
 
@@ -55,7 +56,12 @@ def written(first: nn.Module, name: str = "w.pth") -> nn.Sequential:
 
 def found(normalise: str | None = None, split: Split = SPLIT) -> Target:
     return find_target(
-        "resnet20", sigma=0.25, split=split, classes=10, weights=Path("w.pth"), normalise=normalise
+        "resnet20",
+        sigma=0.25,
+        split=split,
+        classes=DIGITS,
+        weights=Path("w.pth"),
+        normalise=normalise,
     )
 
 
@@ -153,9 +159,11 @@ def test_a_target_is_named_by_its_file_and_its_normalisation() -> None:
 def test_a_function_without_a_file_may_be_normalised_too() -> None:
     split = Split(PIXELS[:, :1, :28, :28], np.arange(3))
     torch.manual_seed(0)
-    plain = find_target("foreignnets:flat", sigma=1.0, split=split, classes=10)
+    plain = find_target("foreignnets:flat", sigma=1.0, split=split, classes=DIGITS)
     torch.manual_seed(0)
-    target = find_target("foreignnets:flat", sigma=1.0, split=split, classes=10, normalise="0.5/2")
+    target = find_target(
+        "foreignnets:flat", sigma=1.0, split=split, classes=DIGITS, normalise="0.5/2"
+    )
     x = torch.from_numpy(split.images) / 255
     assert torch.equal(target.model(x), plain.model((x - 0.5) / 2))
     assert target.weights_sha256 != plain.weights_sha256

@@ -156,9 +156,9 @@ def test_the_page_of_three_logs_of_10000_images_is_small(page: str) -> None:
 
 def test_the_same_logs_give_the_same_page(macer: list[CertificateLog], tmp_path: Path) -> None:
     for name in "ab":
-        write_page(macer[:1], tmp_path / name, title="one")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert "Compared with" not in (tmp_path / "a").read_text("utf-8")
+        write_page(macer[:1], tmp_path / f"{name}.html", title="one")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert "Compared with" not in (tmp_path / "a.html").read_text("utf-8")
 
 
 def test_a_log_of_one_abstention_has_a_page(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from torch import nn
 from macer.certification import certify, predict
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
-from macer.probe import CALLS, check_rows
+from macer.probe import CALLS, FEW, check_rows
 
 IMAGES = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
 LINE = "the model must give an image the same logits in any company and at any time"
@@ -72,6 +72,6 @@ def test_each_model_is_tried_once_for_a_shape():
     settings = {"rows": CHUNK, "dtype": torch.float32, "device": torch.device("cpu")}
     for shape in ((1, 4, 4), (1, 4, 4), (1, 2, 2)):
         check_rows(model, shape, **settings)
-    few = [4] * CALLS
+    few = [FEW] * CALLS
     assert [rows for rows, *_ in calls] == [CHUNK, CHUNK, *few] * 2
     assert [shape[1:] for shape in calls[:: 2 + CALLS]] == [(1, 4, 4), (1, 2, 2)]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import betaincinv
 from scipy.stats import beta, binom
 
 from macer.radius import (
@@ -43,7 +44,7 @@ def test_clopper_pearson_equals_scipys_quantile():
     n = 1000
     count = np.arange(1, n + 1)
     expected = beta.ppf(0.001, count, n - count + 1)
-    np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-12)
+    np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-11)
 
 
 def test_hoeffding_equals_the_papers_formula():
@@ -83,6 +84,18 @@ def test_clopper_pearson_is_never_above_its_exact_value(n, alpha):
         p = float(clopper_pearson_lower(count, n, alpha))
         assert binomial_tail(count, n, mpmath.mpf(p)) <= mpmath.mpf(alpha)
         assert p == pytest.approx(beta.ppf(alpha, count, n - count + 1), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "count"),
+    [(100_000, 0.001, 99_001), (100_000, 0.0005, 99_001), (10_000, 0.0001, 9001)],
+)
+def test_clopper_pearson_is_lowered_where_scipys_quantile_is_too_high(n, alpha, count):
+    scipys = betaincinv(count, n - count + 1, alpha)
+    assert binomial_tail(count, n, mpmath.mpf(float(scipys))) > mpmath.mpf(alpha)
+    p = float(clopper_pearson_lower(count, n, alpha))
+    assert binomial_tail(count, n, mpmath.mpf(p)) <= mpmath.mpf(alpha)
+    assert p == pytest.approx(scipys, rel=1e-11)
 
 
 @given(st.floats(0.5, 1.0, exclude_min=True, exclude_max=True), st.floats(0.05, 4))

@@ -119,6 +119,24 @@ def test_a_run_is_continued_with_the_same_recipe_and_data(tmp_path):
     assert contents(run.folder) == before
 
 
+def test_a_run_of_before_a_field_was_there_is_continued_with_its_default(tmp_path):
+    run = some_run(tmp_path / "run")
+    manifest = run.read_manifest()
+    del manifest["recipe"]["cross_entropy"]
+    run.write_manifest(manifest)
+    assert some_run(run.folder, resume=True) == run
+    with pytest.raises(Mistake, match=r"^cross_entropy must be smoothed to resume .*, got copies$"):
+        open_run(run.folder, tiny_recipe(cross_entropy="copies"), "data", resume=True)
+
+
+def test_damaged_metrics_are_refused(tmp_path):
+    run = some_run(tmp_path / "run")
+    assert run.read_metrics() == []
+    run.metrics.write_text('{"step": 3}\n{"st')
+    with pytest.raises(Mistake, match=r"metrics.jsonl must have a JSON object a line: .*; move "):
+        run.read_metrics()
+
+
 def test_a_run_can_begin_where_one_died_before_its_manifest(tmp_path):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / ".manifest.json.1.tmp").touch()

@@ -19,7 +19,7 @@ from macer.radius import (
     hoeffding_lower,
     radius_lower,
 )
-from macer.smoothing import SOFT_UNIT, Progress, Tally, sample_under_noise
+from macer.smoothing import MOST_SOFT_SAMPLES, SOFT_UNIT, Progress, Tally, sample_under_noise
 
 ABSTAIN = -1
 
@@ -234,8 +234,15 @@ def is_soft(bound: str) -> bool:
 
 def _wanted(counts0: Tally, bound: str, labels: Sequence[int] | None) -> Tensor:
     """The images to estimate: all, or those whose selected class is right."""
-    right = selected_classes(counts0, bound) == torch.as_tensor(labels or 0)
-    return right if labels is not None else torch.ones_like(right)
+    selected = selected_classes(counts0, bound)
+    return torch.ones_like(selected).bool() if labels is None else are_right(selected, labels)
+
+
+def are_right(selected: Tensor, labels: Sequence[int]) -> Tensor:
+    """Which of the selected classes are the true ones."""
+    if len(labels) != len(selected):
+        raise Mistake(f"labels must be one an image, {len(selected)}, got {len(labels)}")
+    return selected == torch.as_tensor(labels)
 
 
 def _only(counts: Tally, these: Tensor) -> Tally:
@@ -355,6 +362,8 @@ def check_settings(
         raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
     if bound not in BOUNDS:
         raise Mistake(f"unknown bound {bound!r}; choose from {', '.join(BOUNDS)}")
+    if is_soft(bound) and n > MOST_SOFT_SAMPLES:
+        raise Mistake(f"n must be at most {MOST_SOFT_SAMPLES} with the {bound} bound, got {n}")
     if _best_bound(bound, n, alpha) <= 0.5:
         least = n
         while _best_bound(bound, least, alpha) <= 0.5:
@@ -369,8 +378,8 @@ def _best_bound(bound: str, n: int, alpha: float) -> float:
     """The bound when every sample votes for the class: nothing can be better."""
     if n < 2 and bound == "bernstein":
         return 0.0
-    every = int(n / SOFT_UNIT)
-    tally = Tally(*(torch.tensor([[total]]) for total in (n, every, int(every / SOFT_UNIT))))
+    ones = int(1 / SOFT_UNIT) if is_soft(bound) else 1
+    tally = Tally(*(torch.tensor([[n * one]]) for one in (1, ones, ones * ones)))
     return float(BOUNDS[bound](tally, torch.tensor([0]), n, alpha)[0])
 
 

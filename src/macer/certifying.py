@@ -22,6 +22,7 @@ from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
 from macer.sequential import check_radius
 from macer.smoothing import Progress, network_rows
+from macer.stopping import stopping_at_once
 from macer.targets import Target
 
 
@@ -79,7 +80,10 @@ def certify_data_set(
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
         try:
-            with bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance:
+            with (
+                stopping_at_once(),
+                bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
+            ):
                 for block in _blocks(todo, 50 * rows // _usual(recipe)):
                     started = time.monotonic()
                     certificates = certify_by_recipes(
@@ -138,6 +142,8 @@ def certify_by_recipes(
 def at_radius(contents: Contents) -> str:
     """What a journal of one radius says: how many images are robust there, and at what cost."""
     records = list(contents.records.values())
+    if not records:
+        return f"radius {contents.header['radius']:g}: no image yet"
     robust = sum(r.certificate.label != ABSTAIN for r in records)
     right = sum(r.certificate.label == r.label for r in records)
     drawn = sum(r.certificate.drawn for r in records) / len(records)

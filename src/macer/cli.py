@@ -44,17 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CycloptsError, Mistake) as error:
         sys.stderr.write(f"macer: {' '.join(str(error).split())}\n")
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stdout = None  # nothing to flush at the exit
+        return 141
     except OSError as error:
-        if error.filename is None:
-            raise
-        sys.stderr.write(f"macer: cannot use {error.filename}: {error.strerror}\n")
+        what = f"cannot use {error.filename}" if error.filename else "cannot write"
+        sys.stderr.write(f"macer: {what}: {error.strerror or error}\n")
         return 2
     except AuditFailed as failure:
         sys.stderr.write(f"macer: not verified: {failure}\n")
         return 1
     except Stopped as stop:
         command = (sys.argv[1:] if arguments is None else list(arguments))[0]
-        how = {"train": "continue with --resume", "compare": "the same command continues"}
+        how = {"train": "continue with --resume"}
+        how |= dict.fromkeys(("certify", "compare"), "the same command continues")
         sys.stderr.write(f"macer: {stop}; {how.get(command, 'begin again')}\n")
         return 128 + stop.signal_number
     except KeyboardInterrupt:

@@ -1,6 +1,5 @@
 """Recipes against each other: the same seeds, the same test images, paired differences."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,7 +132,7 @@ def _of_seed(
 def _certified(
     folder: Path, dataset: str, exam: Examination, device: torch.device
 ) -> CertificateLog:
-    classes = len(load_model(folder)[1].classes)
+    classes = load_model(folder)[1].classes
     target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
     indices = chosen_images(len(exam.split.images), exam.start, exam.stop, exam.skip)
     certify_data_set(target, exam.split, dataset, indices, exam.settings, folder, device=device)
@@ -151,8 +150,7 @@ def passes_of(recipe: TrainRecipe, training: Split, run: Path) -> float:
 
 def _seconds(recipe: TrainRecipe, run: Path) -> float:
     """Seconds of the run's median epoch."""
-    lines = [json.loads(line) for line in Run(run).metrics.read_text("utf-8").splitlines()]
-    return float(np.median(epoch_seconds(lines, recipe)))
+    return float(np.median(epoch_seconds(Run(run).read_metrics(), recipe)))
 
 
 def contributions(entry: Entry) -> Floats:

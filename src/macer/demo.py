@@ -53,7 +53,7 @@ def run_demo(out: Path, device: torch.device) -> None:
 
 def _certified(folder: Path, device: torch.device) -> CertificateLog:
     split = load("mnist-sample", "test")
-    target = find_target(str(folder), sigma=None, split=split, classes=10)
+    target = find_target(str(folder), sigma=None, split=split, classes=classes_of("mnist-sample"))
     indices = chosen_images(len(split.images), 0, None, SKIP)
     certify_data_set(target, split, "mnist-sample", indices, CERTIFY, folder, device=device)
     return read_log(folder)

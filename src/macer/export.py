@@ -55,6 +55,8 @@ def _check_range(name: str, largest: float, *, weight: bool) -> None:
 def _check_out(source: Path, out: Path, *, overwrite: bool) -> None:
     if in_zoo(out):
         raise Mistake(f"out must be a file to write, got the zoo model {out}")
+    if out.suffix != ".safetensors":
+        raise Mistake(f"out must end in .safetensors, got {out}")
     if out.is_file() and out.samefile(source):
         raise Mistake(f"out must not be the model to be exported, got {out}; choose another --out")
     if out.is_file() and not overwrite:

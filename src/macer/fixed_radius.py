@@ -9,6 +9,7 @@ from macer.certification import (
     ABSTAIN,
     Certificate,
     Sampler,
+    are_right,
     as_images,
     check_settings,
 )
@@ -60,7 +61,7 @@ def certify_at(
     counts0 = sampler.draw(n0, Purpose.SELECTION, still_open).votes
     selected = counts0.argmax(dim=1)
     if labels is not None:
-        still_open = still_open[selected == torch.as_tensor(labels)]
+        still_open = still_open[are_right(selected, labels)]
     counts = torch.zeros_like(counts0)
     drawn = torch.zeros(len(images), dtype=torch.int64)
     p0, before = threshold(radius, sigma), 0

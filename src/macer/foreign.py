@@ -25,6 +25,12 @@ def import_function(name: str) -> Callable[..., object]:
     return function
 
 
+def source_of(name: str) -> Path | None:
+    """The file that holds the module of package.module:function, if it is Python."""
+    file = _import(name.partition(":")[0]).__file__
+    return Path(file) if file and file.endswith(".py") else None
+
+
 def names_a_function(name: str) -> bool:
     """Whether a name has the form package.module:function."""
     module_name, colon, function_name = name.partition(":")

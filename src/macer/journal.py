@@ -159,9 +159,9 @@ def open_journal(path: Path, header: Header) -> Iterator[Writer]:
         remove_leftovers(path.parent)
         if not path.exists():
             write_atomically(path, _line(b"", header))
+        _check_header(path, read_journal(path).header, header)
+        _mend_last_line(path)
         contents = read_journal(path)
-        _check_header(path, contents.header, header)
-        _end_last_line(path)
         with path.open("ab") as file:
             yield Writer(file, contents)
 
@@ -182,18 +182,26 @@ def _difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
     return None if name is None else (name, a.get(name), b.get(name))
 
 
-def _end_last_line(path: Path) -> None:
-    """Where the last write was cut off, keep what follows apart from it."""
+def _mend_last_line(path: Path) -> None:
+    """Where the last write was cut off, remove the part of a record, which never counted."""
     with path.open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read() != b"\n":
-            file.write(b"\n")
+        line = header = file.readline()
+        begin, end = 0, len(header)
+        for line in file:
+            begin, end = end, end + len(line)
+        if line.endswith(b"\n"):
+            return
+        if begin == 0 or _body(header.partition(b" ")[0], line) is not None:
+            file.write(b"\n")  # only the newline is missing
+        else:
+            file.truncate(begin)
 
 
 def merge_journals(folders: Sequence[Path], out: Path) -> Contents:
     """Put the certificates of several folders into one journal; all headers must be the same.
 
     So machines or processes that certify some images each make the table that one would make.
+    Nothing is written unless all of them agree. The result's damaged lines are the parts'.
     """
     parts = [read_journal(folder / "certificates.journal") for folder in folders]
     header = parts[0].header
@@ -202,22 +210,26 @@ def merge_journals(folders: Sequence[Path], out: Path) -> Contents:
             name, first, other = difference
             raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
     with open_journal(out / "certificates.journal", header) as journal:
-        for folder, part in zip(folders, parts, strict=True):
-            journal.append(_fresh(part.records, journal.contents.records, folder))
+        known = journal.contents.records
+        _check_agreement([known, *(part.records for part in parts)])
+        for part in parts:
+            journal.append(record for idx, record in part.records.items() if idx not in known)
         write_table(journal.contents, out / "certificates.tsv")
-    return journal.contents
+    dropped = sum(part.dropped for part in parts)
+    return Contents(header, known, dropped)
 
 
-def _fresh(records: Records, known: Records, folder: Path) -> Iterator[Record]:
-    """The records whose images are not known yet; the others must be the same."""
-    for idx, record in records.items():
-        if idx not in known:
-            yield record
-        elif known[idx].certificate != record.certificate:
-            raise Mistake(
-                f"image {idx} of {folder} must have the certificate it has in {known.path.parent}, "
-                "got another one"
-            )
+def _check_agreement(sources: Sequence[Records]) -> None:
+    """An image that several journals have must have the same certificate in all of them."""
+    first: dict[int, Records] = {}
+    for records in sources:
+        for idx in records:
+            known = first.setdefault(idx, records)
+            if known[idx].certificate != records[idx].certificate:
+                raise Mistake(
+                    f"image {idx} of {records.path.parent} must have the certificate it has in "
+                    f"{known.path.parent}, got another one"
+                )
 
 
 def write_table(contents: Contents, path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from macer.curves import conditions, draw
 from macer.files import write_file
 from macer.logs import CertificateLog
+from macer.mistake import Mistake
 from macer.scores import Difference, Floats, curve, outcomes
 from macer.tables import Row, cells, images_text, setting, tabulate, thousands, with_error
 
@@ -32,6 +33,8 @@ def write_page(
     """
     from jinja2 import Environment, StrictUndefined
 
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
     table = tabulate(logs)
     source = resources.files("macer").joinpath("page.html.j2").read_text("utf-8")
     environment = Environment(

@@ -73,6 +73,18 @@ class Run:
             raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
         return manifest
 
+    def read_metrics(self) -> list[Metrics]:
+        """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""
+        if not self.metrics.is_file():
+            return []
+        try:
+            return [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+        except ValueError as error:
+            raise Mistake(
+                f"{self.metrics} must have a JSON object a line: {error}; move the file away to go "
+                "on without it"
+            ) from error
+
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write the manifest, whole."""
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
@@ -140,12 +152,11 @@ def _check_same(
     manifest: dict[str, Any], recipe: TrainRecipe, inputs: dict[str, Any], folder: Path
 ) -> None:
     asked = json.loads(json.dumps(asdict(recipe)))
-    recorded = manifest["recipe"]
+    # A field that came after the run began had no effect on it, as its default has none.
+    recorded = json.loads(json.dumps(asdict(TrainRecipe()))) | manifest["recipe"]
     for name in asked:
-        if asked[name] != recorded.get(name):
-            raise Mistake(
-                f"{name} must be {recorded.get(name)} to resume {folder}, got {asked[name]}"
-            )
+        if asked[name] != recorded[name]:
+            raise Mistake(f"{name} must be {recorded[name]} to resume {folder}, got {asked[name]}")
     if manifest["data_sha256"] != inputs["data_sha256"]:
         raise Mistake(f"the training data must be those {folder} began with; their SHA-256 differs")
     for name, sha256 in inputs["models_sha256"].items():

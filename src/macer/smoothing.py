@@ -24,8 +24,9 @@ from macer.probe import check_rows
 Progress = Callable[[int], None]
 
 # Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
-# any order, and Σ z² of 8 million samples still fits an int64.
+# any order, and Σ z² of so many samples still fits an int64.
 SOFT_UNIT = 2.0**-20
+MOST_SOFT_SAMPLES = 2**23 - 1
 
 # A batch on an accelerator is large enough that launching its kernels takes no time beside
 # running them, also for the smallest networks, and small enough that it fits the memory: 8,192

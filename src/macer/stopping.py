@@ -1,4 +1,4 @@
-"""Stopping when asked to: SIGTERM and SIGINT are noticed between two steps."""
+"""Stopping when asked to, with all that was done on the disk."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Stopped(Exception):
-    """Training was asked to stop and has saved its state."""
+    """A command was asked to stop; what it had done is saved."""
 
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
@@ -38,3 +38,25 @@ def catching_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Let SIGTERM raise Stopped, as SIGINT raises KeyboardInterrupt: what is in `finally` is done.
+
+    For work whose every part is on the disk when it is finished; `catching_signals` is for work
+    that must be brought to a point where it can be saved.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        signal.signal(number, before)
+        raise Stopped(number, "stopped; what was finished is saved")
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

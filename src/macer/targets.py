@@ -1,6 +1,7 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch import nn
 from macer.building import build_model
 from macer.data import Split
 from macer.files import sha256_of_file
-from macer.foreign import names_a_function
+from macer.foreign import names_a_function, source_of
 from macer.mistake import Mistake
 from macer.models import MODELS, Normalize
 from macer.normalisation import find_normalisation, named_normalisation
@@ -25,7 +26,7 @@ class Target:
 
     model: nn.Module
     name: str  # as the user wrote it
-    architecture: str
+    architecture: str  # and the hash of its code, where that is the user's
     sigma: float
     shape: tuple[int, int, int]
     num_classes: int
@@ -37,13 +38,14 @@ def find_target(
     *,
     sigma: float | None,
     split: Split,
-    classes: int,
+    classes: Sequence[str],
     weights: Path | None = None,
     normalise: str | None = None,
 ) -> Target:
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
     Args:
+        classes: the names of the data set's classes.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
     """
@@ -54,17 +56,18 @@ def find_target(
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
     channels, height, width = split.images.shape[1:]
     shape = (channels, height, width)
-    model = build_model(name, num_classes=classes, shape=shape)
+    model = build_model(name, num_classes=len(classes), shape=shape)
+    code = _with_code(name)
     if weights is None:
         model[0] = Normalize(*named_normalisation(normalise or "none", channels))
-        return Target(model, name, name, sigma, shape, classes, weights_digest(model))
+        return Target(model, name, code, sigma, shape, len(classes), weights_digest(model))
     file = read_weights(weights)
     place = load_weights(model[1], file, name)
     normalisation = find_normalisation(file, place, name, asked=normalise, channels=channels)
     model[0] = Normalize(*normalisation)
     # The hash of a file does not tell what stands before its network: the architecture does.
-    architecture = f"{name}, {normalisation}"
-    return Target(model, name, architecture, sigma, shape, classes, file.sha256)
+    architecture = f"{code}, {normalisation}"
+    return Target(model, name, architecture, sigma, shape, len(classes), file.sha256)
 
 
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
@@ -92,25 +95,37 @@ def is_trained(name: str) -> bool:
     return in_zoo(name) or Path(name).exists()
 
 
-def _trained_target(name: str, *, sigma: float | None, classes: int) -> Target:
+def _trained_target(name: str, *, sigma: float | None, classes: Sequence[str]) -> Target:
     """The model of a run folder, of a model file or of the zoo."""
     model, card = load_model(name)
-    if classes != len(card.classes):
+    if len(classes) != len(card.classes):
         raise Mistake(
-            f"{name} knows {len(card.classes)} classes, the data set has {classes}; "
+            f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
             "choose another --dataset"
         )
+    for i, (known, found) in enumerate(zip(card.classes, classes, strict=True)):
+        if known != found:
+            raise Mistake(
+                f"class {i} must be {known}, as {name} was trained, the data set has {found}; "
+                "choose another --dataset"
+            )
     if sigma is not None and sigma != card.sigma:
         raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
     return Target(
         model,
         name,
-        card.architecture,
+        _with_code(card.architecture),
         card.sigma,
         card.shape,
         len(card.classes),
         sha256_of_file(model_file(name)),
     )
+
+
+def _with_code(architecture: str) -> str:
+    """A network's name; with a user's own goes the hash of the file that its function is in."""
+    file = source_of(architecture) if names_a_function(architecture) else None
+    return f"{architecture}, source {sha256_of_file(file)[:16]}" if file else architecture
 
 
 def weights_digest(model: nn.Module) -> str:

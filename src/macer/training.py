@@ -153,6 +153,9 @@ def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics])
 
 def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     """The images to train on and, if any, the last ones to validate on."""
+    size = min(split.images.shape[2:])
+    if recipe.crop > size:
+        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
     left = len(split.images) - recipe.held_out
     if left < recipe.batch:
         raise Mistake(
@@ -196,9 +199,7 @@ def _restore(run: Run, trainer: Trainer) -> list[Metrics]:
         note(f"{path} is damaged; continuing from the one before it")
     trainer.restore(tensors, state)
     note(f"continuing {run.folder} at step {trainer.step}, epoch {trainer.epoch}")
-    lines = run.metrics.read_text(encoding="utf-8").splitlines() if run.metrics.exists() else []
-    metrics = [json.loads(line) for line in lines]
-    return [line for line in metrics if line["step"] <= trainer.step]
+    return [line for line in run.read_metrics() if line["step"] <= trainer.step]
 
 
 @dataclass

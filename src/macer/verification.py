@@ -83,7 +83,7 @@ def check_sources(contents: Contents, target: Target, split: Split) -> None:
 
 def check_table(contents: Contents, path: Path) -> None:
     """The table beside the journal must be the one that the journal gives."""
-    if path.read_text(encoding="utf-8") != "".join(table_lines(contents)):
+    if path.read_bytes() != "".join(table_lines(contents)).encode():
         raise AuditFailed(f"{path} is not the table of its journal; certify again to write it anew")
 
 

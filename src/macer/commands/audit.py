@@ -139,7 +139,7 @@ def _sources(
         model.target or str(run),
         sigma=contents.header["sigma"],
         split=split,
-        classes=len(classes_of(name, data)),
+        classes=classes_of(name, data),
         weights=model.weights,
         normalise=model.normalise,
     )

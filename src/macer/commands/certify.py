@@ -72,7 +72,7 @@ def certify(
     name = dataset or _dataset_of(target, weights)
     split = load(name, "test", data)
     found = find_target(
-        target, sigma=sigma, split=split, classes=len(classes_of(name, data)),
+        target, sigma=sigma, split=split, classes=classes_of(name, data),
         weights=weights, normalise=normalise,
     )  # fmt: skip
     indices = chosen_images(len(split.images), start, stop, skip)
@@ -121,10 +121,13 @@ def merge(*parts: Path, out: Path) -> None:
     from macer.certifying import at_radius
     from macer.journal import merge_journals
     from macer.logs import read_log
+    from macer.progress import note
 
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
     contents = merge_journals(parts, out)
+    if contents.dropped:
+        note(f"the parts hold {contents.dropped} damaged records, which do not count")
     print_line(f"{len(contents.records)} certificates in {out}")
     if contents.header["radius"] is None:
         print_report([read_log(out)])
