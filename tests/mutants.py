@@ -331,6 +331,18 @@ MUTANTS = {
         "",
         "test_muon.py",
     ),
+    "one network for all threads": Mutant(
+        "smoothing.py",
+        "copy.deepcopy(model, dict(tensors))",
+        "model",
+        "test_smoothing.py",
+    ),
+    "quantile above its exact value": Mutant(
+        "radius.py",
+        "p * (1.0 - 2.0**-38)",
+        "p",
+        "test_radius.py",
+    ),
     "copies' cross-entropies forgotten": Mutant(
         "losses/macer.py",
         "        cross_entropy=recipe.cross_entropy,\n",

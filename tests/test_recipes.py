@@ -18,13 +18,15 @@ CIFAR10 = {"dataset": "cifar10", "model": "resnet110", "crop": 4, "flip": True}
 MNIST = {"dataset": "mnist", "model": "lenet", "crop": 0, "flip": False, "lam": 16.0}
 SHORT = {"epochs": 150, "lr_decays": (60, 120)}
 
-# [Zhai+20, Sec. 5.1; Tables 4, 6 and 8]
+# [Zhai+20, Sec. 5.1; Tables 4, 6, 7 and 8]
 ROWS = {
     "paper/cifar10-0.25": CIFAR10 | {"sigma": 0.25, "lam": 12.0},
     "paper/cifar10-0.50": CIFAR10 | {"sigma": 0.5, "lam": 4.0},
     "paper/cifar10-1.00": CIFAR10 | {"sigma": 1.0, "lam": 12.0, "lam_schedule": "deferred"},
     "paper/cifar10-0.25-150-epochs": CIFAR10 | SHORT | {"sigma": 0.25, "lam": 12.0},
     "paper/cifar10-0.50-150-epochs": CIFAR10 | SHORT | {"sigma": 0.5, "lam": 4.0},
+    "paper/svhn-0.25": CIFAR10 | {"dataset": "svhn", "sigma": 0.25, "lam": 12.0},
+    "paper/svhn-0.50": CIFAR10 | {"dataset": "svhn", "sigma": 0.5, "lam": 12.0},
     "paper/mnist-0.25": MNIST | {"sigma": 0.25},
     "paper/mnist-0.50": MNIST | {"sigma": 0.5},
     "paper/mnist-1.00": MNIST | {"sigma": 1.0},
