@@ -131,18 +131,38 @@ def test_features_that_a_hook_notes_are_not_taken_from_an_earlier_call():
     class Hooked(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv = nn.Conv2d(1, 2, 3)
+            self.conv, self.head = nn.Conv2d(1, 2, 3), nn.Linear(2, 3)
             self.conv.register_forward_hook(lambda *call: noted.update(features=call[2]))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.conv(x)
-            return noted["features"].mean(dim=(2, 3))
+            return self.head(noted["features"].mean(dim=(2, 3)))
 
     model = Hooked()
     model(torch.zeros(2, 1, 8, 8))  # leaves features of two images
     images = torch.rand(5, 1, 8, 8)
     prepared = for_inference(model, shape=(1, 8, 8), precision="fp32", device=CPU)
     torch.testing.assert_close(prepared(images), model(images))
+
+
+def test_what_a_network_keeps_from_an_earlier_call_is_not_traced_as_a_constant():
+    class Late(nn.Module):
+        """To a symbol it shows what it was last called with."""
+
+        kept = None
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(16, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if isinstance(x, fx.Proxy):
+                return self.fc(self.kept)
+            self.kept = x.flatten(1)
+            return self.fc(self.kept)
+
+    prepared = for_inference(Late(), shape=(1, 4, 4), precision="fp32", device=CPU)
+    assert isinstance(prepared, Late)
 
 
 def test_a_trace_that_is_another_function_is_not_used():

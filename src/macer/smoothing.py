@@ -20,6 +20,7 @@ from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunks, NoisyCopies
 from macer.probe import check_rows
+from macer.tracing import has_hooks
 
 Progress = Callable[[int], None]
 
@@ -201,8 +202,7 @@ def _one_a_thread(model: nn.Module, most: int) -> list[nn.Module]:
     thread has seen. What a hook notes, it may note anywhere: such a model runs in one thread, and
     so does one that cannot be copied.
     """
-    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
-    others = 0 if hooked else min(torch.get_num_threads(), most) - 1
+    others = 0 if has_hooks(model) else min(torch.get_num_threads(), most) - 1
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     try:
         return [model, *(copy.deepcopy(model, dict(tensors)) for _ in range(others))]

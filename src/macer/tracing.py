@@ -9,6 +9,11 @@ from torch.nn import functional as F
 Layers = dict[str, Any]  # of a traced network, by the names its nodes call them
 
 
+def has_hooks(model: nn.Module) -> bool:
+    """Whether a part of the model calls more than its forward method, and notes it anywhere."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+
+
 def is_relu(node: Any, layers: Layers) -> bool:
     """Whether the node is a ReLU, a function or a layer."""
     return node.target in (F.relu, torch.relu) or calls(node, layers, nn.ReLU)
