@@ -28,18 +28,18 @@ class Mutant(NamedTuple):
 MUTANTS = {
     "two-sided bound": Mutant(
         "radius.py",
-        "n - count + 1.0, alpha)",
-        "n - count + 1.0, alpha / 2)",
+        "betaincinv(*shape, alpha)",
+        "betaincinv(*shape, alpha / 2)",
         "test_radius.py",
     ),
     "ten times alpha": Mutant(
         "radius.py",
-        "n - count + 1.0, alpha)",
+        "betaincinv(*shape, alpha)",
         "n - count + 1.0, 10 * alpha)",
         "test_radius.py",
     ),
     "bound off by one": Mutant(
-        "radius.py", "n - count + 1.0, alpha)", "n - count + 0.5, alpha)", "test_radius.py"
+        "radius.py", "betaincinv(*shape, alpha)", "n - count + 0.5, alpha)", "test_radius.py"
     ),
     "estimate instead of bound": Mutant(
         "radius.py",
