@@ -234,8 +234,8 @@ def is_soft(bound: str) -> bool:
 
 def _wanted(counts0: Tally, bound: str, labels: Sequence[int] | None) -> Tensor:
     """The images to estimate: all, or those whose selected class is right."""
-    selected = selected_classes(counts0, bound)
-    return torch.ones_like(selected).bool() if labels is None else are_right(selected, labels)
+    classes = selected_classes(counts0, bound)
+    return torch.ones_like(classes).bool() if labels is None else are_right(classes, labels)
 
 
 def are_right(selected: Tensor, labels: Sequence[int]) -> Tensor:
