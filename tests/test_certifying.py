@@ -298,6 +298,20 @@ def test_a_killed_certification_goes_on_where_it_stopped(
     assert rows == certified("whole", "--stop", "60")
 
 
+def test_a_report_tells_of_a_table_behind_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a kill."""
+    certified("a", "--stop", "5")
+    capsys.readouterr()
+    assert main(["report", "a"]) == 0
+    assert capsys.readouterr().err == ""
+    path = Path("a/certificates.tsv")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    assert main(["report", "a"]) == 0
+    assert capsys.readouterr().err == (
+        "the table of a lacks 2 certificates; certify again to write it\n"
+    )
+
+
 def test_a_damaged_record_is_told_and_certified_again(capsys: pytest.CaptureFixture[str]) -> None:
     rows = certified("a", "--stop", "5")
     journal = Path("a/certificates.journal")

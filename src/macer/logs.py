@@ -60,6 +60,17 @@ def read_log(path: Path) -> CertificateLog:
     )
 
 
+def lacking(path: Path, log: CertificateLog) -> int:
+    """Certificates that a run's journal has and its table has not, as after a kill."""
+    journal = path / "certificates.journal"
+    if not journal.is_file():
+        return 0
+    with journal.open("rb") as lines:
+        found = (re.match(rb'[0-9a-f]{16} \{"idx":(\d+),', line) for line in lines)
+        recorded = {int(match[1]) for match in found if match}
+    return len(recorded.difference(log.idx.tolist()))
+
+
 def select(
     log: CertificateLog, start: int = 0, stop: int | None = None, skip: int = 1
 ) -> CertificateLog:

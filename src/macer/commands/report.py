@@ -42,7 +42,8 @@ def report(
     plot
         Draw radius–accuracy curves, PNG or PDF by the file's ending.
     """
-    from macer.logs import read_log, select
+    from macer.logs import lacking, read_log, select
+    from macer.progress import note
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
@@ -50,7 +51,12 @@ def report(
         raise Mistake("choose one of --csv, --latex and --markdown")
     if start < 0:
         raise Mistake(f"start must be at least 0, got {start}")
-    chosen = [select(read_log(certificates_folder(path)), start, stop, skip) for path in logs]
+    folders = [certificates_folder(path) for path in logs]
+    read = [read_log(folder) for folder in folders]
+    for folder, log in zip(folders, read, strict=True):
+        if behind := lacking(folder, log):
+            note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
+    chosen = [select(log, start, stop, skip) for log in read]
     if plot:
         from macer.curves import plot as draw_curves
 
