@@ -16,13 +16,13 @@ from scipy.stats import norm
 from macer.certification import certify
 from macer.certifying import certify_data_set, chosen_images
 from macer.cli import main
-from macer.data import load
+from macer.data import classes_of, load
 from macer.journal import open_journal, read_journal, write_table
 from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe
 from macer.targets import find_target, weights_digest
 
-DIGITS = tuple("0123456789")
+DIGITS = classes_of("mnist-sample")
 SETTINGS = ["--sigma", "0.5", "--dataset", "mnist-sample", "--n0", "40", "--n", "300"]
 
 # A network quick enough for many certificates; it can be told to be slow.

@@ -92,6 +92,11 @@ def test_a_score_does_not_estimate_images_whose_selected_class_is_wrong():
     assert right.label == 1
 
 
+def test_labels_must_be_one_an_image():
+    with pytest.raises(Mistake, match=r"^labels must be one an image, 2, got 1$"):
+        certified([0.5, 0.5], 0.3, labels=[1])
+
+
 def test_progress_adds_up_to_all_samples():
     told: list[int] = []
     certified([0.1, 0.5], 0.3, n=5000, n0=100, progress=told.append)

@@ -145,6 +145,13 @@ def test_features_that_a_hook_notes_are_not_taken_from_an_earlier_call():
     torch.testing.assert_close(prepared(images), model(images))
 
 
+def test_a_network_with_hooks_is_not_traced():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    model.register_forward_hook(lambda *_: None)
+    prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
+    assert not isinstance(prepared, fx.GraphModule)
+
+
 def test_what_a_network_keeps_from_an_earlier_call_is_not_traced_as_a_constant():
     class Late(nn.Module):
         """To a symbol it shows what it was last called with."""

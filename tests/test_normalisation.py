@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foreign_files import Standardise, save_as_cohen, save_as_zhai, trained
 from macer.certification import certify
 from macer.cli import main
-from macer.data import Split, load
+from macer.data import Split, classes_of, load
 from macer.journal import read_journal
 from macer.mistake import Mistake
 from macer.models import lenet, resnet20
@@ -23,7 +23,7 @@ from macer.weights import read_weights
 PIXELS = np.random.default_rng(0).integers(256, size=(3, 3, 32, 32), dtype=np.uint8)
 SPLIT = Split(PIXELS, np.arange(3))
 CIFAR10 = NORMALISATIONS["cohen-cifar10"]
-DIGITS = tuple("0123456789")
+DIGITS = classes_of("mnist-sample")
 SETTINGS = ["--dataset", "mnist-sample", "--sigma", "0.5", "--n0", "20", "--n", "100"]
 SETTINGS += ["--stop", "4", "--device", "cpu"]
 

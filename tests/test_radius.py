@@ -44,7 +44,7 @@ def test_clopper_pearson_equals_scipys_quantile():
     n = 1000
     count = np.arange(1, n + 1)
     expected = beta.ppf(0.001, count, n - count + 1)
-    np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-11)
+    np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-12)
 
 
 def test_hoeffding_equals_the_papers_formula():
@@ -95,7 +95,7 @@ def test_clopper_pearson_is_lowered_where_scipys_quantile_is_too_high(n, alpha, 
     assert binomial_tail(count, n, mpmath.mpf(float(scipys))) > mpmath.mpf(alpha)
     p = float(clopper_pearson_lower(count, n, alpha))
     assert binomial_tail(count, n, mpmath.mpf(p)) <= mpmath.mpf(alpha)
-    assert p == pytest.approx(scipys, rel=1e-11)
+    assert p == pytest.approx(scipys, rel=1e-12)
 
 
 @given(st.floats(0.5, 1.0, exclude_min=True, exclude_max=True), st.floats(0.05, 4))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -45,6 +46,16 @@ def test_a_batch_that_does_not_fit_the_memory_is_a_clear_mistake():
         certify(Hungry(), torch.zeros(1, 1, 2, 2), sigma=0.5, n=200)
 
 
+@contextmanager
+def threads(number):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Noting(nn.Module):
     """Keeps an intermediate result on itself, as networks whose features are wanted do."""
 
@@ -81,12 +92,8 @@ class Locked(Noting):
 def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
     dark_and_bright = torch.tensor([0, 255] * 10, dtype=torch.uint8)
     images = dark_and_bright[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
+    with threads(4):
         certificates = certify(network(), images, sigma=0.1, n=1000)
-    finally:
-        torch.set_num_threads(threads)
     assert [sorted(c.estimation) for c in certificates] == [[0, 1000]] * 20
     assert [c.label for c in certificates] == [0, 1] * 10
 
@@ -94,12 +101,9 @@ def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
 def test_threads_share_the_weights():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    torch.set_num_threads(3)
-    try:
+    with threads(3):
         copies = _one_a_thread(model, 100)
         assert len(_one_a_thread(model, 2)) == 2
-    finally:
-        torch.set_num_threads(1)
     assert len({id(copy) for copy in copies}) == 3
     assert {id(tensor) for copy in copies for tensor in copy.parameters()} == {
         id(tensor) for tensor in model.parameters()

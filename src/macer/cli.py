@@ -1,5 +1,6 @@
 """The command `macer`: its commands, and how a mistake ends."""
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ from macer.commands.report import report
 from macer.commands.train import export, fields_of_recipe, train
 from macer.mistake import AuditFailed, Mistake
 from macer.stopping import Stopped
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
 
 app = App(
     name="macer",
@@ -48,16 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None  # nothing to flush at the exit
         return 141
     except OSError as error:
+        if error.filename is None and error.errno not in NO_ROOM:
+            raise
         what = f"cannot use {error.filename}" if error.filename else "cannot write"
-        sys.stderr.write(f"macer: {what}: {error.strerror or error}\n")
+        sys.stderr.write(f"macer: {what}: {error.strerror}\n")
         return 2
     except AuditFailed as failure:
         sys.stderr.write(f"macer: not verified: {failure}\n")
         return 1
     except Stopped as stop:
         command = (sys.argv[1:] if arguments is None else list(arguments))[0]
-        how = {"train": "continue with --resume"}
-        how |= dict.fromkeys(("certify", "compare"), "the same command continues")
+        how = {
+            "train": "continue with --resume",
+            "certify": "the same command continues",
+            "compare": "the same command continues",
+        }
         sys.stderr.write(f"macer: {stop}; {how.get(command, 'begin again')}\n")
         return 128 + stop.signal_number
     except KeyboardInterrupt:

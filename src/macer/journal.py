@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from macer.certification import Certificate
 from macer.files import locked, remove_leftovers, write_atomically, write_pieces
 from macer.mistake import Mistake
+
+if TYPE_CHECKING:
+    from macer.certification import Certificate
 
 Header = dict[str, Any]
 
@@ -34,7 +36,7 @@ class Record:
 
     idx: int  # the image's number in its data set
     label: int  # its true class
-    certificate: Certificate
+    certificate: "Certificate"
     seconds: float
 
 
@@ -123,6 +125,8 @@ def _find_records(lines: Iterable[bytes], begin: int, records: Records) -> int:
 
 
 def _record(content: dict[str, Any]) -> Record:
+    from macer.certification import Certificate  # and torch, which a list of images does not need
+
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in content["certificate"].items()
@@ -225,7 +229,7 @@ def _check_agreement(sources: Sequence[Records]) -> None:
     for records in sources:
         for idx in records:
             known = first.setdefault(idx, records)
-            if known[idx].certificate != records[idx].certificate:
+            if known is not records and known[idx].certificate != records[idx].certificate:
                 raise Mistake(
                     f"image {idx} of {records.path.parent} must have the certificate it has in "
                     f"{known.path.parent}, got another one"

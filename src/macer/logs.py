@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from macer.journal import read_journal
 from macer.mistake import Mistake
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
@@ -65,10 +66,7 @@ def lacking(path: Path, log: CertificateLog) -> int:
     journal = path / "certificates.journal"
     if not journal.is_file():
         return 0
-    with journal.open("rb") as lines:
-        found = (re.match(rb'[0-9a-f]{16} \{"idx":(\d+),', line) for line in lines)
-        recorded = {int(match[1]) for match in found if match}
-    return len(recorded.difference(log.idx.tolist()))
+    return len(set(read_journal(journal).records).difference(log.idx.tolist()))
 
 
 def select(

@@ -53,9 +53,10 @@ def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
     count = np.asarray(count, dtype=np.float64)
     shape = (np.maximum(count, 1.0), n - count + 1.0)
     p: Floats = betaincinv(*shape, alpha) * _DOWN
-    # betaincinv now and then stops some thousand units short of the quantile, above it: what
-    # fails its own test, P(X ≥ count | p) ≤ α, is lowered by more than that.
-    p = np.where(betainc(*shape, p) <= alpha, p, p * (1.0 - 2.0**-38))
+    # betaincinv now and then stops some thousand units above the quantile: p is lowered until
+    # it passes the test that defines it, P(X ≥ count | p) ≤ α.
+    while (above := betainc(*shape, p) > alpha).any():
+        p = np.where(above, p * (1.0 - 2.0**-41), p)
     return np.where(count > 0, p, 0.0)
 
 

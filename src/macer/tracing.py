@@ -10,7 +10,7 @@ Layers = dict[str, Any]  # of a traced network, by the names its nodes call them
 
 
 def has_hooks(model: nn.Module) -> bool:
-    """Whether a part of the model calls more than its forward method, and notes it anywhere."""
+    """Whether a part of the model runs functions of others around its forward method."""
     return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
 
 

@@ -55,6 +55,7 @@ def train(
         validation: of the held-out images.
         watch: called with each epoch's metrics.
     """
+    _check_crop(split, recipe)
     training, held_out = _hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
@@ -153,9 +154,6 @@ def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics])
 
 def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     """The images to train on and, if any, the last ones to validate on."""
-    size = min(split.images.shape[2:])
-    if recipe.crop > size:
-        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
     left = len(split.images) - recipe.held_out
     if left < recipe.batch:
         raise Mistake(
@@ -166,6 +164,12 @@ def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     if not recipe.held_out:
         return training, None
     return training, Split(split.images[left:], split.labels[left:])
+
+
+def _check_crop(split: Split, recipe: TrainRecipe) -> None:
+    size = min(split.images.shape[2:])
+    if recipe.crop > size:
+        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
 
 
 def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
