@@ -3,7 +3,8 @@
     python tests/mutants.py            all of them
     python tests/mutants.py NAME…      some
 
-A bug that no test notices is printed and makes the exit code 1.
+A bug that no test notices is printed and makes the exit code 1. Tests that do not end are no
+notice: they stop the whole run.
 """
 
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
 
 
 class Mutant(NamedTuple):
@@ -377,7 +379,12 @@ def survives(mutant: Mutant) -> bool:
         command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
         environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         result = subprocess.run(
-            [*command, *tests], cwd=ROOT, env=environment, capture_output=True, check=False
+            [*command, *tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=LIMIT,
         )
     assert result.returncode in (0, 1), result.stdout.decode()[-2000:]
     return result.returncode == 0

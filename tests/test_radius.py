@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import betaincinv
+from scipy.special import betainc, betaincinv
 from scipy.stats import beta, binom
 
 from macer.radius import (
@@ -96,6 +96,20 @@ def test_clopper_pearson_is_lowered_where_scipys_quantile_is_too_high(n, alpha, 
     p = float(clopper_pearson_lower(count, n, alpha))
     assert binomial_tail(count, n, mpmath.mpf(p)) <= mpmath.mpf(alpha)
     assert p == pytest.approx(scipys, rel=1e-12)
+
+
+def test_a_quantile_that_is_far_off_is_lowered_in_few_steps(monkeypatch):
+    tests = []
+
+    def counted(*shape_and_p):
+        tests.append(shape_and_p)
+        return betainc(*shape_and_p)
+
+    monkeypatch.setattr("macer.radius.betaincinv", lambda a, b, alpha: np.array(0.9))
+    monkeypatch.setattr("macer.radius.betainc", counted)
+    p = float(clopper_pearson_lower(50, 100, 0.001))
+    assert 0 < p <= beta.ppf(0.001, 50, 51)
+    assert len(tests) < 50
 
 
 @given(st.floats(0.5, 1.0, exclude_min=True, exclude_max=True), st.floats(0.05, 4))

@@ -53,10 +53,12 @@ def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
     count = np.asarray(count, dtype=np.float64)
     shape = (np.maximum(count, 1.0), n - count + 1.0)
     p: Floats = betaincinv(*shape, alpha) * _DOWN
-    # betaincinv now and then stops some thousand units above the quantile: p is lowered until
-    # it passes the test that defines it, P(X ≥ count | p) ≤ α.
+    # betaincinv now and then stops some thousand units above the quantile: p is lowered, in steps
+    # that double, until it passes the test that defines it, P(X ≥ count | p) ≤ α.
+    step = 2.0**-41
     while (above := betainc(*shape, p) > alpha).any():
-        p = np.where(above, p * (1.0 - 2.0**-41), p)
+        p = np.where(above, p * (1.0 - step), p)
+        step = min(2.0 * step, 0.5)
     return np.where(count > 0, p, 0.0)
 
 
