@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -100,6 +100,24 @@ def test_a_file_of_the_users_is_a_recipe(tmp_path):
     file.write_text('model = "m:f"\nlr_decays = [3, 5]\nlam = 2\nflip = true\n')
     expected = TrainRecipe(model="m:f", lr_decays=(3, 5), lam=2.0, flip=True)
     assert from_command_line(str(file)) == named_recipe(str(file)) == expected
+
+
+CHANGED = {
+    "lam_schedule": "ramp", "cross_entropy": "copies", "attack": "ddn", "lr_schedule": "cosine",
+    "optimizer": "muon", "precision": "fp32", "teacher": "run", "pseudo": "run", "lr_decays": [7],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(TrainRecipe)])
+def test_every_field_of_a_file_counts(tmp_path, field):
+    default = getattr(TrainRecipe(), field)
+    value = CHANGED.get(field) or {bool: True, str: "x", int: 3, float: 0.7}[type(default)]
+    text = {bool: str(value).lower(), str: f'"{value}"'}.get(type(value), value)
+    file = tmp_path / "mine.toml"
+    file.write_text(f"{field} = {text}\n" + ("labelled = 3\n" if field == "pseudo" else ""))
+    found = getattr(from_command_line(str(file)), field)
+    assert found == getattr(named_recipe(str(file)), field)
+    assert found != default
 
 
 # known value

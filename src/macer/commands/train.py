@@ -92,8 +92,8 @@ def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> Non
     if strangers := [field for field in recipe if field not in known]:
         guess = nearest(strangers[0], known)
         raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
-    fields = Dict(recipe, source=name, use_commands_as_keys=False)
-    fields(app, commands, arguments)
+    # As fields of no command: else those named like one, such as attack, would be passed over.
+    Dict(recipe, source=name)(app, (), arguments)
 
 
 def recipe_of(name: str) -> TrainRecipe:
