@@ -357,6 +357,24 @@ MUTANTS = {
         "macer_consistency(batch)",
         "test_losses_hard_noise.py",
     ),
+    "the same parts of images in every epoch": Mutant(
+        "feeding.py",
+        "stream(seed, Purpose.CROPS, number, epoch)",
+        "stream(seed, Purpose.CROPS, number)",
+        "test_image_files.py",
+    ),
+    "batches in another order": Mutant(
+        "feeding.py",
+        "> AHEAD:\n                    self._put(waiting.popleft())",
+        "> AHEAD:\n                    self._put(waiting.pop())",
+        "test_image_files.py",
+    ),
+    "fields named like commands passed over": Mutant(
+        "commands/train.py",
+        "Dict(recipe, source=name)(app, (), arguments)",
+        "Dict(recipe, source=name, use_commands_as_keys=False)(app, (), arguments)",
+        "test_recipes.py",
+    ),
     "audit without arithmetic": Mutant(
         "verification.py",
         "if _concluded(contents, record) != record.certificate:",

@@ -370,7 +370,7 @@ MISTAKES = [
     ("train demo --sigmma 1", "Unknown option: --sigmma. Did you mean --sigma?"),
     (
         "train demo --dataset cifar",
-        "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, mnist, "
+        "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, imagenet, mnist, "
         "mnist-sample, svhn\n",
     ),
     ("train demo --model lenett", "unknown model 'lenett', did you mean 'lenet'?; choose from "),
@@ -427,8 +427,13 @@ MISTAKES = [
     ("train demo --weight-decay -1", "weight_decay must be at least 0, got -1.0\n"),
     ("train demo --clip -1", "clip must be at least 0, got -1.0\n"),
     ("train demo --ema 1", "ema must be in [0, 1), got 1.0\n"),
+    ("train demo --resized-crop 2", "resized_crop must be in [0, 1], got 2.0\n"),
+    (
+        "train demo --resized-crop 0.5 --epochs 1",
+        "resized_crop must be 0 with mnist-sample, got 0.5; use crop\n",
+    ),
     ("train demo --crop -1", "crop must be at least 0, got -1\n"),
-    ("train demo --crop 29", "crop must be at most the images' size, 28, got 29\n"),
+    ("train demo --crop 29 --epochs 1", "crop must be at most the images' size, 28, got 29\n"),
     (
         "train demo --cross-entropy mean",
         'Invalid value "mean" for --cross-entropy. Choose from: "smoothed", "copies".',
@@ -851,4 +856,4 @@ def test_classes_of_other_names_are_refused(
     other = replace(card, classes=("one", *card.classes[1:]))
     save_model(Path("other.safetensors"), model.state_dict(), other)
     line = "class 0 must be one, as other.safetensors was trained, the data set has 0; choose "
-    refuses(capsys, Path(), ["certify", "other.safetensors", "--out", "new"], line)
+    refuses(capsys, Path(), ["certify", "other.safetensors", "--out", "new", *CERTIFY], line)

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.stats import kstest, norm
 from torch.nn import functional as F
 
 from macer.building import build_model
 from macer.certification import certify
+from macer.data import Split
+from macer.image_files import ImageFiles
 from macer.inference import for_inference
 from macer.losses import LOSSES
 from macer.noise import Purpose
@@ -238,3 +241,23 @@ def test_a_captured_training_is_the_training_step_by_step(loss, optimizer):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-3) and a["skipped_steps"] == 0
     for name, tensor in tensors.items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-2, atol=1e-3)
+
+
+def test_a_training_from_files_is_one_from_memory(tmp_path):
+    recipe = tiny_recipe(epochs=2, batch=4, k=2, flip=True, precision="fp32")
+    names = [f"{i}.png" for i in range(28)]
+    for i, name in enumerate(names):
+        pixels = np.random.default_rng(i).integers(256, size=(8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).resize((300, 260)).save(tmp_path / name)
+    files, labels = ImageFiles(tmp_path, names), np.arange(28) % 3
+    results = []
+    for images in (files, np.asarray(files)):
+        torch.manual_seed(0)
+        model = build_model(recipe.model, num_classes=3, shape=(3, 224, 224))
+        trainer = Trainer(recipe, model, Split(images, labels), torch.device("cuda"))
+        for _ in range(2):
+            for _ in trainer.rest_of_epoch():
+                pass
+        results.append(trainer.model.state_dict())
+    for name, tensor in results[0].items():
+        torch.testing.assert_close(tensor, results[1][name], rtol=1e-3, atol=1e-4)

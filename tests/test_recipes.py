@@ -16,9 +16,13 @@ PAPER = {
 }  # fmt: skip
 CIFAR10 = {"dataset": "cifar10", "model": "resnet110", "crop": 4, "flip": True}
 MNIST = {"dataset": "mnist", "model": "lenet", "crop": 0, "flip": False, "lam": 16.0}
+IMAGENET = {
+    "dataset": "imagenet", "model": "resnet50", "k": 2, "epochs": 120, "batch": 256, "lr": 0.1,
+    "lr_decays": (30, 60, 90), "weight_decay": 1e-4, "resized_crop": 0.08, "flip": True,
+}  # fmt: skip
 SHORT = {"epochs": 150, "lr_decays": (60, 120)}
 
-# [Zhai+20, Sec. 5.1; Tables 4, 6, 7 and 8]
+# [Zhai+20, Sec. 5.1; Tables 4 to 8]
 ROWS = {
     "paper/cifar10-0.25": CIFAR10 | {"sigma": 0.25, "lam": 12.0},
     "paper/cifar10-0.50": CIFAR10 | {"sigma": 0.5, "lam": 4.0},
@@ -27,6 +31,9 @@ ROWS = {
     "paper/cifar10-0.50-150-epochs": CIFAR10 | SHORT | {"sigma": 0.5, "lam": 4.0},
     "paper/svhn-0.25": CIFAR10 | {"dataset": "svhn", "sigma": 0.25, "lam": 12.0},
     "paper/svhn-0.50": CIFAR10 | {"dataset": "svhn", "sigma": 0.5, "lam": 12.0},
+    "paper/imagenet-0.25": IMAGENET | {"sigma": 0.25, "lam": 6.0},
+    "paper/imagenet-0.50": IMAGENET | {"sigma": 0.5, "lam": 3.0},
+    "paper/imagenet-1.00": IMAGENET | {"sigma": 1.0, "lam": 3.0},
     "paper/mnist-0.25": MNIST | {"sigma": 0.25},
     "paper/mnist-0.50": MNIST | {"sigma": 0.5},
     "paper/mnist-1.00": MNIST | {"sigma": 1.0},
@@ -46,6 +53,10 @@ METHODS = {
     "consistency/cifar10": {"k": (2, 2, 2), "lam": (20.0, 10.0, 10.0), "eta": (0.5, 0.5, 0.5)},
     "smoothadv/mnist": {"k": (4, 4, 4), "epsilon": (1.0, 1.0, 1.0), "steps": (10, 10, 10)},
     "smoothadv/cifar10": {"k": (8, 2, 2), "epsilon": (1.0, 2.0, 2.0), "steps": (10, 10, 10)},
+    "smoothadv/imagenet": {
+        "k": (1, 1, 1), "epsilon": (1.0, 1.0, 2.0), "steps": (2, 1, 1),
+        "attack": ("ddn", "pgd", "pgd"), "resized_crop": (0.08, 0.08, 0.08),
+    },
     "smoothmix/mnist": {"k": (4, 4, 4), "step_size": (1.0, 1.0, 1.0), "steps": (2, 4, 8)},
     "smoothmix/cifar10": {"k": (2, 2, 2), "step_size": (0.5, 1.0, 2.0), "steps": (4, 4, 4)},
     "catrs/mnist": {"k": (4, 4, 4), "lam": (1.0, 1.0, 2.0), "steps": (4, 4, 4)},
@@ -185,7 +196,7 @@ def test_the_defaults_are_the_papers():
           ("lam", "eta", "consistency", "epsilon", "step_size", "weight_decay", "clip")),
         *((name, (-1,), "at least 0") for name in
           ("epsilon_ramp", "steps", "drop_epoch", "crop", "held_out")),
-        ("drop_below", (-0.1, 1.1, math.nan), "in [0, 1]"),
+        *((name, (-0.1, 1.1, math.nan), "in [0, 1]") for name in ("drop_below", "resized_crop")),
         *((name, (-0.1, 1, math.nan), "in [0, 1)") for name in ("momentum", "ema")),
         ("lam_ramp", (0, 1.1, math.nan), "in (0, 1]"),
         ("lr_peak", (-0.1, 1.1, math.nan), "in [0, 1]"),

@@ -32,7 +32,7 @@ def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
         raise Mistake(f"images must be in 1…{len(test.images)}, got {images}")
     check_settings(sigma=SIGMA, n0=N0, n=n, alpha=0.001)
     yield f"{torch.get_num_threads()} threads, torch {torch.__version__}, LeNet on 28×28 images"
-    pictures = torch.from_numpy(test.images[:images])
+    pictures = torch.from_numpy(np.asarray(test.images[:images]))
     yield _compare(
         f"certification, {images} images × n = {n}",
         images * (N0 + n),

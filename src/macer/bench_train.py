@@ -113,7 +113,7 @@ class PlainTrainer:
     ) -> None:
         self.recipe = recipe
         self.model = model.to(device).train()
-        self.images = torch.from_numpy(split.images).to(device).float() / 255
+        self.images = torch.from_numpy(np.asarray(split.images)).to(device).float() / 255
         self.labels = torch.from_numpy(split.labels).to(device)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -88,7 +89,7 @@ def certify_data_set(
                     started = time.monotonic()
                     certificates = certify_by_recipes(
                         model,
-                        torch.from_numpy(split.images[block]).to(device),
+                        torch.from_numpy(np.asarray(split.images[block])).to(device),
                         recipes,
                         sigma=target.sigma,
                         labels=split.labels[block].tolist(),

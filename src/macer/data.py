@@ -13,6 +13,7 @@ import numpy as np
 from macer.downloads import SOURCES, download
 from macer.formats import (
     SPLITS,
+    Images,
     Layout,
     Split,
     read_cifar10_binary,
@@ -20,6 +21,7 @@ from macer.formats import (
     read_idx,
     read_svhn,
 )
+from macer.image_files import SIDE, ImageFiles, read_image_files
 from macer.image_folder import image_classes, read_image_folder
 from macer.mistake import Mistake
 
@@ -50,6 +52,7 @@ class DataSet:
         shape: (channels, height, width)
         mean: of each channel over the training images in [0, 1], as published
         std: likewise
+        any_size: whether the files have images of any size, which become images of `shape`
     """
 
     name: str
@@ -60,6 +63,7 @@ class DataSet:
     layouts: tuple[Layout, ...]
     source: str
     licence: str
+    any_size: bool = False
 
     def files(self, folder: Path, split: str) -> tuple[Layout, list[Path]]:
         """The layout found in the folder, and the paths of the split's files."""
@@ -80,12 +84,20 @@ class DataSet:
         layout, paths = self.files(folder, split)
         images, labels = layout.reader(paths)
         self._check(paths, images, labels)
-        return Split(
-            np.require(images, np.uint8, ["C", "W", "O"]),
-            np.require(labels, np.int64, ["C", "W", "O"]),
-        )
+        if not isinstance(images, ImageFiles):
+            images = np.require(images, np.uint8, ["C", "W", "O"])
+        return Split(images, np.require(labels, np.int64, ["C", "W", "O"]))
 
-    def _check(self, paths: Sequence[Path], images: np.ndarray, labels: np.ndarray) -> None:
+    def class_names(self, folder: Path) -> tuple[str, ...]:
+        """Names of the classes, by label."""
+        if self.classes:
+            return self.classes
+        layout = self.layouts[0]
+        found = (layout.files(folder, split) for split in SPLITS)
+        place = next((paths[0].parent for paths in found if paths), folder)
+        return image_classes(place, (layout.train[0], layout.test[0]))
+
+    def _check(self, paths: Sequence[Path], images: Images, labels: np.ndarray) -> None:
         place = paths[-1]
         if len(images) != len(labels) or len(images) == 0:
             raise Mistake(
@@ -204,6 +216,24 @@ DATASETS: dict[str, DataSet] = {
         source="http://ufldl.stanford.edu/housenumbers/, cropped, 73,257 and 26,032 images",
         licence="non-commercial use only; cite Netzer et al., Reading digits, 2011",
     ),
+    "imagenet": DataSet(
+        name="imagenet",
+        shape=(3, SIDE, SIDE),
+        classes=(),
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+        layouts=(
+            Layout(
+                ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "."),
+                ("train",),
+                ("val",),
+                read_image_files,
+            ),
+        ),
+        source="https://www.image-net.org, ILSVRC 2012: train/CLASS/*.JPEG, val/CLASS/*.JPEG",
+        licence="non-commercial research; cite Russakovsky et al., ImageNet challenge, 2015",
+        any_size=True,
+    ),
     "folder": DataSet(
         name="folder",
         shape=None,
@@ -235,7 +265,7 @@ def load(name: str, split: str, folder: Path | None = None) -> Split:
 
 def classes_of(name: str, folder: Path | None = None) -> tuple[str, ...]:
     """Names of the classes, by label."""
-    return _known(name).classes or image_classes(data_folder(folder))
+    return _known(name).class_names(data_folder(folder))
 
 
 class Location(NamedTuple):
@@ -264,19 +294,22 @@ def _place(data_set: DataSet, folder: Path) -> Path | None:
 
 
 def fingerprint(split: Split) -> str:
-    """SHA-256 over shape, images and labels."""
+    """SHA-256 over shape, images and labels; of images in files, over their names and sizes."""
     digest = hashlib.sha256(repr(tuple(map(int, split.images.shape))).encode())
-    digest.update(np.ascontiguousarray(split.images).reshape(-1).data)
+    if isinstance(split.images, ImageFiles):
+        digest.update(repr(list(split.images.sizes())).encode())
+    else:
+        digest.update(np.ascontiguousarray(split.images).reshape(-1).data)
     digest.update(np.ascontiguousarray(split.labels, "<i8").data)
     return digest.hexdigest()
 
 
 def channel_statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, for images in [0, 1]."""
-    levels = np.arange(256) / 255
+    levels, images = np.arange(256) / 255, np.asarray(split.images)
     counts = [
-        np.bincount(split.images[:, channel].reshape(-1), minlength=256)
-        for channel in range(split.images.shape[1])
+        np.bincount(images[:, channel].reshape(-1), minlength=256)
+        for channel in range(images.shape[1])
     ]
     means = [float(np.average(levels, weights=count)) for count in counts]
     variances = [

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
@@ -139,7 +140,8 @@ def falsify(
     size = max(1, _ROWS // search.m)
     for begin in range(0, len(records), size):
         block = records[begin : begin + size]
-        pixels = torch.from_numpy(split.images[[record.idx for record in block]]).to(device)
+        these = split.images[[record.idx for record in block]]
+        pixels = torch.from_numpy(np.asarray(these)).to(device)
         for restart in range(search.restarts):
             found = attack(target, pixels, block, search, restart)
             tally = sample_under_noise(

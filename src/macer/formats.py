@@ -7,11 +7,14 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from macer.mistake import Mistake
+
+if TYPE_CHECKING:
+    from macer.image_files import ImageFiles
 
 SPLITS = ("train", "test")
 
@@ -21,15 +24,18 @@ _LARGEST_FILE = 1 << 31  # bytes
 _LARGEST_PICKLE = 1 << 26
 
 
+Images: TypeAlias = "np.ndarray | ImageFiles"  # np.asarray() makes an array of either
+
+
 class Split(NamedTuple):
     """The images of one split and their labels.
 
     Args:
-        images: (images, channels, height, width) uint8, contiguous
+        images: (images, channels, height, width) uint8, contiguous; or the files they are in
         labels: (images,) int64
     """
 
-    images: np.ndarray
+    images: Images
     labels: np.ndarray
 
 

@@ -1,5 +1,6 @@
 """Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
 
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,25 +12,29 @@ from macer.formats import SPLITS, Split
 from macer.mistake import Mistake
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageFile
 
-_LARGEST_IMAGE = 1 << 24  # pixels
+IMAGE_KINDS = (".png", ".jpg", ".jpeg")
+_LARGEST_IMAGE = 1 << 26  # pixels
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
-def image_classes(folder: Path) -> tuple[str, ...]:
-    """Sorted class names: the folders in folder/train and folder/test, which must agree."""
+def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, ...]:
+    """Sorted class names: the folders in those of the two splits, which must agree."""
     names = {
         split: {path.name for path in (folder / split).iterdir() if _is_class(path)}
-        for split in SPLITS
+        for split in splits
         if (folder / split).is_dir()
     }
-    if not names:
-        raise Mistake(f"no images in {folder}: expected {folder / 'train'}/CLASS/*.png or *.jpg")
-    if len(names) == 2 and (lone := sorted(names["train"] ^ names["test"])):
-        only = "train" if lone[0] in names["train"] else "test"
+    train, test = splits
+    for split in names or splits:
+        if not names.get(split):
+            place = folder / split
+            raise Mistake(f"no classes in {place}: expected {place}/CLASS/*.png or *.jpg")
+    if len(names) == 2 and (lone := sorted(names[train] ^ names[test])):
+        only = train if lone[0] in names[train] else test
         raise Mistake(
-            f"classes in {folder / 'train'} and {folder / 'test'} must agree, "
+            f"classes in {folder / train} and {folder / test} must agree, "
             f"got {lone[0]!r} in {only} only"
         )
     return tuple(sorted(set().union(*names.values())))
@@ -40,8 +45,7 @@ def _is_class(path: Path) -> bool:
 
 
 def _image_files(folder: Path) -> list[Path]:
-    kinds = (".png", ".jpg", ".jpeg")
-    return sorted(path for path in folder.glob("*") if path.suffix.lower() in kinds)
+    return sorted(path for path in folder.glob("*") if path.suffix.lower() in IMAGE_KINDS)
 
 
 def read_image_folder(paths: Sequence[Path]) -> Split:
@@ -63,7 +67,7 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
     """The mode, 'L' or 'RGB', and the one size (width, height) of all files."""
     mode, size = "L", None
     for file in files:
-        with _opened(file) as image:
+        with opened_image(file) as image:
             if size is not None and image.size != size:
                 raise Mistake(
                     f"all images must have one size, {size[0]}×{size[1]} (width×height) so far, "
@@ -74,7 +78,7 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
     return mode, size or (0, 0)
 
 
-def _opened(file: Path) -> "Image.Image":
+def opened_image(file: Path) -> "ImageFile.ImageFile":
     """The image with its header read and its pixels not."""
     from PIL import Image
 
@@ -96,11 +100,17 @@ def _opened(file: Path) -> "Image.Image":
     return image
 
 
+def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
+    """The image with its pixels read, in mode 'L' or 'RGB'."""
+    try:
+        return image.convert(mode)
+    except (OSError, SyntaxError, ValueError) as error:
+        file = os.fsdecode(image.filename)
+        raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
+
+
 def read_image(file: Path, *, channels: int) -> np.ndarray:
     """One file as (channels, height, width) uint8; one channel is grey, three are RGB."""
-    with _opened(file) as image:
-        try:
-            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-        except (OSError, SyntaxError, ValueError) as error:
-            raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
+    with opened_image(file) as image:
+        pixels = np.asarray(whole_image(image, "L" if channels == 1 else "RGB"))
     return pixels.reshape(*pixels.shape[:2], -1).transpose(2, 0, 1)

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     DROPPING = 12  # of hard images
     ODDS = 13  # of the other images
     PSEUDO_LABELS = 14
+    CROPS = 15  # of images that are read from files
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from macer.certification import ABSTAIN, Certificate, certify, check_settings
+from macer.data import DATASETS
 from macer.files import sha256_of_file
+from macer.image_files import read_middle
 from macer.image_folder import read_image
 from macer.inference import for_inference, resolved
 from macer.journal import read_journal, rounded_down
 from macer.mistake import Mistake
-from macer.run import Run, load_model
+from macer.run import ModelCard, Run, load_model
 
 
 def predict_files(
@@ -38,7 +40,7 @@ def predict_files(
     if target.is_dir():
         _check_authority(target, precision)
     model = for_inference(trained, shape=card.shape, precision=precision, device=device)
-    images = [_image(path, card.shape) for path in paths]
+    images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         [certificate] = certify(
             model,
@@ -71,12 +73,16 @@ def _check_authority(run: Path, precision: str) -> None:
         )
 
 
-def _image(path: Path, shape: tuple[int, int, int]) -> Tensor:
+def _image(path: Path, card: ModelCard) -> Tensor:
+    """The file's pixels; the middle of it for a model that was trained on images of any size."""
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
-    image = read_image(path, channels=shape[0])
-    if image.shape != shape:
-        wanted, got = ("×".join(map(str, s)) for s in (shape, image.shape))
+    data_set = DATASETS.get(card.dataset)
+    if data_set and data_set.any_size:
+        return torch.from_numpy(read_middle(path).copy())
+    image = read_image(path, channels=card.shape[0])
+    if image.shape != card.shape:
+        wanted, got = ("×".join(map(str, s)) for s in (card.shape, image.shape))
         raise Mistake(f"{path} must be a {wanted} image for this model, got {got}; resize it")
     return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
 

@@ -124,6 +124,8 @@ class TrainRecipe:
 
     crop: Whole = 0
     "Padding of random crops; 0 does not crop."
+    resized_crop: float = 0.0
+    "ImageNet: least share of an image's area in a random part of it; 0 takes the middle."
     flip: bool = False
     "Random horizontal flips."
     held_out: Whole = 0
@@ -151,6 +153,7 @@ class TrainRecipe:
         for name in ("momentum", "ema"):
             value = getattr(self, name)
             _require(name, 0 <= value < 1, "in [0, 1)", value)
+        _require("resized_crop", 0 <= self.resized_crop <= 1, "in [0, 1]", self.resized_crop)
         _require("drop_below", 0 <= self.drop_below <= 1, "in [0, 1]", self.drop_below)
         below = f"below epochs, which are {self.epochs}, or 0 for never"
         _require("drop_epoch", self.drop_epoch < self.epochs, below, self.drop_epoch)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from macer.captured import CapturedStep
 from macer.data import Split, augment
+from macer.feeding import Resident, feed
 from macer.fused_training import for_training
 from macer.inference import resolved
 from macer.losses import LOSSES, Batch, find_objective
@@ -45,7 +47,7 @@ class Trainer:
         channels, height, width = split.images.shape[1:]
         fused = bf16 and device.type == "cuda"
         self.network = for_training(model, (channels, height, width)) if fused else model
-        self.images = torch.from_numpy(split.images).to(device)
+        self.feed = feed(split.images, recipe, device)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.loss_weights = loss_weights(len(split.images), recipe).to(device)
         self.odds = torch.ones(len(split.images), dtype=torch.float64)
@@ -66,6 +68,12 @@ class Trainer:
         self._run: Callable[[], None] = self._next_step
         if device.type == "cuda" and recipe.loss in LOSSES:
             self._run = CapturedStep(self._next_step, [self._generator])
+
+    @property
+    def images(self) -> Tensor:
+        """All images, on the device; a recipe that needs them is refused for images in files."""
+        assert isinstance(self.feed, Resident)
+        return self.feed.images
 
     @property
     def epoch(self) -> int:
@@ -91,12 +99,14 @@ class Trainer:
             self._run.record_anew_if_changed(self._phase())
         begin = self.step % self.steps_per_epoch * self.recipe.batch
         end = self.steps_per_epoch * self.recipe.batch
-        for start in range(begin, end, self.recipe.batch):
-            rows = slice(start, start + self.recipe.batch)
-            self._prepare(order[rows], offsets[rows], flips[rows])
-            self._run()
-            self.step += 1
-            yield
+        with closing(self.feed.batches(order[begin:end], self.epoch)) as batches:
+            for start in range(begin, end, self.recipe.batch):
+                rows = slice(start, start + self.recipe.batch)
+                next(batches)
+                self._prepare(order[rows], offsets[rows], flips[rows])
+                self._run()
+                self.step += 1
+                yield
 
     def _phase(self) -> tuple[float, bool]:
         """What objectives make of the epoch on the host."""
@@ -122,7 +132,7 @@ class Trainer:
     def _next_step(self) -> None:
         """One step, on the device alone."""
         rows, recipe = self._inputs.rows, self.recipe
-        images = self.images[rows]
+        images = self.feed.picked(rows)
         if recipe.crop or recipe.flip:
             images = augment(images, self._inputs.offsets, self._inputs.flips, padding=recipe.crop)
         self._take_step(images.float() / 255, self.labels[rows], self.loss_weights[rows])
@@ -136,7 +146,7 @@ class Trainer:
 
     def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         """The epoch's order of images and each one's crop and flip."""
-        n, seed = len(self.images), self.recipe.seed
+        n, seed = len(self.labels), self.recipe.seed
         order = epoch_order(self.recipe, epoch, self.odds)
         random = stream(seed, Purpose.AUGMENTATION, epoch)
         offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
@@ -169,7 +179,7 @@ class Trainer:
 
     def _noise(self, images: int) -> Tensor:
         """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
-        channels, height, width = self.images.shape[1:]
+        channels, height, width = self.feed.images.shape[1:]
         # Channels last, in memory too.
         noise = torch.empty((images, self.recipe.k, height, width, channels), device=self.device)
         if self.device.type == "cpu":

@@ -10,6 +10,7 @@ import torch
 
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
 from macer.files import locked, remove_leftovers, write_atomically
+from macer.image_files import ImageFiles
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
 from macer.progress import bar, note
@@ -55,7 +56,7 @@ def train(
         validation: of the held-out images.
         watch: called with each epoch's metrics.
     """
-    _check_crop(split, recipe)
+    _check_images(split, recipe)
     training, held_out = _hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
@@ -166,7 +167,16 @@ def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     return training, Split(split.images[left:], split.labels[left:])
 
 
-def _check_crop(split: Split, recipe: TrainRecipe) -> None:
+def _check_images(split: Split, recipe: TrainRecipe) -> None:
+    """Refuse what can be done only with images in memory, or only with images in files."""
+    if isinstance(split.images, ImageFiles):
+        for name in ("crop", "drop_epoch", "pseudo"):
+            if value := getattr(recipe, name):
+                raise Mistake(f"{name} must be left out with {recipe.dataset}, got {value}")
+    elif recipe.resized_crop:
+        raise Mistake(
+            f"resized_crop must be 0 with {recipe.dataset}, got {recipe.resized_crop}; use crop"
+        )
     size = min(split.images.shape[2:])
     if recipe.crop > size:
         raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")

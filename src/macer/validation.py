@@ -35,7 +35,7 @@ def validate(
     """
     votes = count_votes(
         model,
-        torch.from_numpy(held_out.images),
+        held_out.images,
         samples=samples,
         sigma=recipe.sigma,
         seed=recipe.seed,

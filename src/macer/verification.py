@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from macer.certification import Certificate, conclude
@@ -106,7 +107,7 @@ def resample(
     for idx in chosen:
         [[certificate]] = certify_by_recipes(
             model,
-            torch.from_numpy(split.images[[idx]]).to(device),
+            torch.from_numpy(np.asarray(split.images[[idx]])).to(device),
             [recipe],
             sigma=contents.header["sigma"],
             batch_size=contents.header["rows"],

@@ -1,8 +1,10 @@
 """A few votes of each of many images, in training: a measure to choose by, not a certificate."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macer.formats import Images
 from macer.noise import Purpose, fill_normal
 from macer.smoothing import evaluating
 
@@ -11,7 +13,7 @@ ROWS = 1024  # noisy copies the network sees at once
 
 def count_votes(
     model: nn.Module,
-    images: Tensor,
+    images: "Tensor | Images",
     *,
     samples: int,
     sigma: float,
@@ -34,12 +36,16 @@ def count_votes(
     batches = []
     with evaluating(model), torch.inference_mode():
         for start in range(0, len(images), at_once):
-            pixels = images[start : start + at_once].to(device).permute(0, 2, 3, 1)
+            pixels = _tensor(images[start : start + at_once]).to(device).permute(0, 2, 3, 1)
             noise = torch.empty((len(pixels), samples, *pixels.shape[1:]), device=device)
             fill_normal(noise, seed=seed, purpose=purpose, image=start, chunk=chunk)
             noisy = noise.mul_(sigma).add_(pixels[:, None].float() / 255)
             batches.append(_winners(model(noisy.flatten(0, 1).permute(0, 3, 1, 2)), samples))
     return torch.cat(batches).cpu()
+
+
+def _tensor(images: "Tensor | Images") -> Tensor:
+    return images if isinstance(images, Tensor) else torch.from_numpy(np.asarray(images))
 
 
 def _winners(logits: Tensor, samples: int) -> Tensor:

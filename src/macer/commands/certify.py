@@ -153,7 +153,7 @@ def predict(
     run
         A run folder, a model file or zoo:NAME.
     images
-        Image files of the model's size.
+        Image files of the model's size; of any size for a model of ImageNet.
     n0
         Samples that select the class.
     n

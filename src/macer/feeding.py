@@ -1,0 +1,95 @@
+"""Where a step's images come from: the device's memory, or files that are read ahead of it."""
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macer.formats import Images
+from macer.image_files import THREADS, ImageFiles
+from macer.noise import Purpose, stream
+from macer.recipes import TrainRecipe
+
+AHEAD = 4  # batches that are being read while a step is taken
+
+
+class Resident:
+    """All images on the device; a step picks its own there."""
+
+    def __init__(self, images: np.ndarray, device: torch.device) -> None:
+        self.images = torch.from_numpy(images).to(device)
+
+    def batches(self, order: Tensor, epoch: int) -> Generator[None]:
+        """Nothing is to be done before a step."""
+        while True:
+            yield
+
+    def picked(self, rows: Tensor) -> Tensor:
+        """The images of these numbers, uint8."""
+        return self.images[rows]
+
+
+class Streamed:
+    """Images that threads read from their files, batch after batch, some steps ahead."""
+
+    def __init__(self, images: ImageFiles, recipe: TrainRecipe, device: torch.device) -> None:
+        self.images, self.recipe = images, recipe
+        self._shape = (recipe.batch, *images.shape[1:])
+        self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
+
+    def batches(self, order: Tensor, epoch: int) -> Generator[None]:
+        """Before each step, put its images where `picked` finds them."""
+        numbers, size = order.tolist(), self.recipe.batch
+        waiting: deque[Reading] = deque()
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            for start in range(0, len(numbers), size):
+                waiting.append(self._read(pool, numbers[start : start + size], epoch))
+                if len(waiting) > AHEAD:
+                    self._put(waiting.popleft())
+                    yield
+            while waiting:
+                self._put(waiting.popleft())
+                yield
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def picked(self, rows: Tensor) -> Tensor:
+        """The images of the step, uint8."""
+        return self._picked
+
+    def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "Reading":
+        pinned = self._picked.device.type == "cuda"  # or the copy would wait for the device
+        pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=pinned)
+        places = zip(pixels.numpy(), numbers, strict=True)
+        return Reading(pixels, [pool.submit(self._read_one, *place, epoch) for place in places])
+
+    def _read_one(self, out: np.ndarray, number: int, epoch: int) -> None:
+        least, seed = self.recipe.resized_crop, self.recipe.seed
+        if least:
+            out[:] = self.images.part(number, least, stream(seed, Purpose.CROPS, number, epoch))
+        else:
+            out[:] = self.images.middle(number)
+
+    def _put(self, reading: "Reading") -> None:
+        for image in reading.images:
+            image.result()  # raises what went wrong
+        self._picked.copy_(reading.pixels, non_blocking=True)
+
+
+class Reading(NamedTuple):
+    """A batch that threads are writing."""
+
+    pixels: Tensor
+    images: list[Future[None]]
+
+
+def feed(images: Images, recipe: TrainRecipe, device: torch.device) -> Resident | Streamed:
+    """What gives a training its images."""
+    if isinstance(images, ImageFiles):
+        return Streamed(images, recipe, device)
+    return Resident(images, device)
