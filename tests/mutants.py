@@ -277,9 +277,9 @@ MUTANTS = {
     ),
     "ragged batch": Mutant(
         "smoothing.py",
-        "_sums(network(batch), decided, chunks, betas)",
-        "_sums(torch.nn.functional.pad(network(batch[: chunks.rows[-1]]), "
-        "(0, 0, 0, len(batch) - chunks.rows[-1])), decided, chunks, betas)",
+        "torch.cat([network(part) for part in torch.split(batch, rows)])",
+        "torch.nn.functional.pad(network(batch[: chunks.rows[-1]]), "
+        "(0, 0, 0, len(batch) - chunks.rows[-1]))",
         "test_certification.py",
     ),
     "the wrong soft moments": Mutant(

@@ -4,13 +4,16 @@ import threading
 import time
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from macer.certification import certify
 from macer.mistake import Mistake
-from macer.smoothing import _one_a_thread, network_rows
+from macer.noise import Purpose
+from macer.noisy import Chunks, NoisyCopies
+from macer.smoothing import _one_a_thread, network_rows, sample_under_noise
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -30,8 +33,39 @@ def test_a_batch_is_whole_chunks_of_what_is_asked_for(batch_size, rows):
     assert network_rows(GPU, batch_size, (3, 224, 224)) == rows
 
 
-def test_a_batch_on_a_cpu_is_one_chunk():
-    assert network_rows(CPU, None, (1, 28, 28)) == network_rows(CPU, 5000, (3, 32, 32)) == 100
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [((1, 28, 28), 100), ((3, 32, 32), 100), ((3, 64, 64), 50), ((3, 224, 224), 5),
+     ((3, 2000, 2000), 1)],
+)  # fmt: skip
+def test_a_batch_on_a_cpu_is_one_chunk_or_an_equal_part_of_one(shape, rows):
+    assert network_rows(CPU, None, shape) == network_rows(CPU, 5000, shape) == rows
+
+
+def test_a_chunk_of_large_images_is_seen_in_parts_that_add_up():
+    seen = []
+
+    class Bright(nn.Module):
+        def forward(self, x):
+            seen.append(len(x))
+            level = x.mean((1, 2, 3))
+            return torch.stack([level, 0.5 - 0 * level], dim=1)
+
+    images = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
+    images[0] //= 2
+    found = sample_under_noise(
+        Bright(), images, 130, sigma=0.5, seed=3, purpose=Purpose.ESTIMATION, indices=[4, 7]
+    )
+    assert {*seen} <= {5, 8}  # 8 in the probe
+    # The same noise through the network all at once.
+    copies = NoisyCopies(
+        images, [4, 7], sigma=0.5, seed=3, purpose=Purpose.ESTIMATION, rows=400, dtype=torch.float32
+    )
+    slots, numbers = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    batch, _ = copies.draw(Chunks(slots, numbers, np.array([100, 30, 100, 30])))
+    winners = Bright()(batch).argmax(dim=1).view(2, 200)[:, :130]
+    assert found.votes.tolist() == [[int((w == c).sum()) for c in (0, 1)] for w in winners]
+    assert found.votes.sum(dim=1).tolist() == [130, 130]
 
 
 class Hungry(torch.nn.Module):

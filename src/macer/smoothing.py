@@ -35,7 +35,11 @@ MOST_SOFT_SAMPLES = 2**23 - 1
 BATCH_VALUES = 8192 * 3 * 32 * 32
 LEAST_ROWS, MOST_ROWS = 1000, 32_000
 
-# Chunks a thread works through before it hands over: fewer make the threads wait for Python.
+# On a CPU the network sees a chunk, or an equal part of one where images are larger than this
+# allows: its activations should fit the caches. 100 images of CIFAR-10, 5 of ImageNet.
+CPU_VALUES = 2**20
+
+# Whole chunks a thread works through before it hands over: fewer make threads wait for Python.
 CPU_TASK = 5
 
 
@@ -76,7 +80,7 @@ def sample_under_noise(
         betas: inverse temperatures β to take the soft moments at.
         drawn: samples of these images drawn already, in whole chunks; the ones after them follow.
         batch_size: rows the network sees at once on an accelerator, in whole chunks, by default
-            as many as `network_rows` says; on a CPU it always sees one chunk, since another shape
+            as many as `network_rows` says; on a CPU their number is fixed, since another shape
             could change the logits.
     """
     rows = network_rows(images.device, batch_size, images.shape[1:])
@@ -86,12 +90,13 @@ def sample_under_noise(
         sigma=sigma,
         seed=seed,
         purpose=purpose,
-        rows=rows,
+        rows=max(rows, CHUNK),
         dtype=network_dtype(model),
     )
 
     on_cpu = images.device.type == "cpu"
-    chunks_a_task = CPU_TASK if on_cpu else rows // CHUNK
+    chunks_at_once = copies.shape[0] // CHUNK
+    chunks_a_task = CPU_TASK if on_cpu and rows == CHUNK else chunks_at_once
     work = _tasks(len(images), num, drawn // CHUNK, chunks_a_task)
     networks = _one_a_thread(model, len(images) * -(-num // CHUNK)) if on_cpu else [model]
     idle: SimpleQueue[nn.Module] = SimpleQueue()
@@ -100,9 +105,10 @@ def sample_under_noise(
     def sample(task: Chunks) -> tuple[Chunks, Tally]:
         sums, network = [], idle.get()
         try:
-            for chunks in task.parts(rows // CHUNK):
+            for chunks in task.parts(chunks_at_once):
                 batch, decided = copies.draw(chunks)
-                sums.append(_sums(network(batch), decided, chunks, betas))
+                logits = torch.cat([network(part) for part in torch.split(batch, rows)])
+                sums.append(_sums(logits, decided, chunks, betas))
         finally:
             idle.put(network)
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
@@ -135,14 +141,15 @@ def _within_memory(rows: int) -> Iterator[None]:
 
 
 def network_rows(device: torch.device, batch_size: int | None, shape: Sequence[int]) -> int:
-    """The one number of rows the network sees: a chunk on a CPU, whole chunks elsewhere.
+    """The one number of rows the network sees: whole chunks; on a CPU one, or a part of it.
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
         shape: of an image, (channels, height, width)
     """
     if device.type == "cpu":
-        return CHUNK
+        parts = (size for size in range(1, CHUNK + 1) if CHUNK % size == 0)
+        return max(size for size in parts if size == 1 or size * math.prod(shape) <= CPU_VALUES)
     fitting = min(max(LEAST_ROWS, BATCH_VALUES // math.prod(shape)), MOST_ROWS)
     return max(1, (batch_size or fitting) // CHUNK) * CHUNK
 
