@@ -3,6 +3,8 @@
 import re
 import sys
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +264,19 @@ def test_held_out_images_are_validated_from_their_files(imagenet):
     found = validate(model, Split(images[8:], labels[8:]), recipe_of(), **settings)
     pixels = np.asarray(images)
     assert found == validate(model, Split(pixels[8:], labels[8:]), recipe_of(), **settings)
+
+
+def test_threads_that_read_images_leave_the_filters_of_warnings_as_they_were(tmp_path):
+    for i in range(40):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{i}.png")
+    before, interval = list(warnings.filters), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns all the time
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(read_middle, [tmp_path / f"{i % 40}.png" for i in range(400)]))
+    finally:
+        sys.setswitchinterval(interval)
+    assert warnings.filters == before
 
 
 # by the commands

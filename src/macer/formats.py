@@ -84,7 +84,8 @@ def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mi
     )
 
 
-def _limited(path: Path, limit: int) -> bytes:
+def read_limited(path: Path, limit: int) -> bytes:
+    """A file's bytes, if there are at most `limit`."""
     size = path.stat().st_size
     if size > limit:
         raise Mistake(f"{path} must be at most {limit:,} bytes, got {size:,}")
@@ -118,7 +119,7 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
 
 def _contents(path: Path) -> tuple[bytes, bool]:
     """Bytes of a file, unzipped where its name says so, and whether the zipped stream ended."""
-    data = _limited(path, _LARGEST_FILE)
+    data = read_limited(path, _LARGEST_FILE)
     if path.suffix != ".gz":
         return data, True
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # 16: gzip's header and checksum
@@ -178,7 +179,7 @@ class _RecordingUnpickler(pickle.Unpickler):
 
 
 def _cifar10_batch(path: Path) -> Split:
-    data = _limited(path, _LARGEST_PICKLE)
+    data = read_limited(path, _LARGEST_PICKLE)
     try:
         batch = _RecordingUnpickler(io.BytesIO(data), encoding="latin1").load()
         images = _recorded_array(batch["data"]).reshape(_CIFAR10_IMAGES, 3, 32, 32)

@@ -1,14 +1,16 @@
 """Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
 
+import io
 import os
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from macer.formats import SPLITS, Split
+from macer.formats import SPLITS, Split, read_limited
 from macer.mistake import Mistake
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 IMAGE_KINDS = (".png", ".jpg", ".jpeg")
 _LARGEST_IMAGE = 1 << 26  # pixels
+_LARGEST_FILE = 1 << 28  # bytes
+_FILTERS = Lock()  # of warnings, which all threads share
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
@@ -79,17 +83,19 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
 
 
 def opened_image(file: Path) -> "ImageFile.ImageFile":
-    """The image with its header read and its pixels not."""
+    """The image with its header decoded and its pixels not."""
     from PIL import Image
 
     try:
-        with warnings.catch_warnings():
+        content = io.BytesIO(read_limited(file, _LARGEST_FILE))
+        with _FILTERS, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(file, formats=("PNG", "JPEG"))
+            image = Image.open(content, formats=("PNG", "JPEG"))
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise Mistake(f"{file} must have at most {_LARGEST_IMAGE:,} pixels: {error}") from error
     except (OSError, SyntaxError, ValueError) as error:
         raise Mistake(f"{file} must be a PNG or JPEG image: {error}") from error
+    image.filename = str(file)
     if image.width * image.height > _LARGEST_IMAGE:
         image.close()
         found = f"{image.width}×{image.height}"
