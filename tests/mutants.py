@@ -363,6 +363,18 @@ MUTANTS = {
         "stream(seed, Purpose.CROPS, number)",
         "test_image_files.py",
     ),
+    "the parts of the first epoch in every epoch": Mutant(
+        "trainer.py",
+        "self.feed.batches(order[begin:end], self.epoch)",
+        "self.feed.batches(order[begin:end], 0)",
+        "test_image_files.py",
+    ),
+    "other pixels under the same name": Mutant(
+        "verification.py",
+        "if record.pixels != pixels_sha256(split, image):",
+        "if False:",
+        "test_image_files.py",
+    ),
     "batches in another order": Mutant(
         "feeding.py",
         "> AHEAD:\n                    self._put(waiting.popleft())",

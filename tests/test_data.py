@@ -537,13 +537,36 @@ def test_an_image_too_large_too_deep_or_damaged_is_refused(tmp_path, monkeypatch
     with refused(f"{path} must be a PNG or JPEG image"):
         load("folder", "test", tmp_path)
     path.write_bytes(content)
-    monkeypatch.setattr(image_folder, "_LARGEST_IMAGE", 4095)
+    monkeypatch.setattr(image_folder, "LARGEST_IMAGE", 4095)
     with refused(f"{path} must have at most 4,095 pixels, got 64×64"):
         load("folder", "test", tmp_path)
-    for limit in (4000, 2000):  # Pillow warns above its limit and raises above twice of it
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        with refused(f"{path} must have at most 4,095 pixels: Image size (4096 pixels)"):
-            load("folder", "test", tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)  # Pillow raises above twice of it
+    with refused(f"{path} must have at most 4,095 pixels: Image size (4096 pixels)"):
+        load("folder", "test", tmp_path)
+
+
+def test_our_limit_of_pixels_comes_before_pillows_warning():
+    assert image_folder.LARGEST_IMAGE < Image.MAX_IMAGE_PIXELS
+
+
+def test_the_last_training_images_of_a_folder_are_of_all_classes(tmp_path):
+    for split, each in (("train", 30), ("test", 2)):
+        for label, name in enumerate(("cat", "dog", "fox")):
+            for i in range(each):
+                write_image(tmp_path / split / name / f"{i:02}.png", 80 * label + i)
+    images, labels = load("folder", "train", tmp_path)
+    assert {*labels[-15:]} == {*labels[:15]} == {0, 1, 2}
+    assert sorted(images[:, 0, 0, 0].tolist()) == [80 * c + i for c in range(3) for i in range(30)]
+    assert (images[:, 0, 0, 0] // 80 == labels).all()
+    assert same(load("folder", "train", tmp_path), Split(images, labels))
+    assert load("folder", "test", tmp_path).labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_both_splits_come_from_one_place(tmp_path):
+    for place, split in (("MNIST/raw", "test"), ("MNIST", "train"), ("MNIST", "test")):
+        write_idx(tmp_path / place, split, some_split())
+    with refused(f"expected {tmp_path / 'MNIST/raw/train-images-idx3-ubyte'};"):
+        load("mnist", "train", tmp_path)
 
 
 # Downloads, from files and a server on this machine

@@ -3,8 +3,6 @@
 import re
 import sys
 import threading
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +219,16 @@ def test_random_parts_depend_on_the_seed_the_image_and_the_epoch_alone(imagenet,
         assert all(not torch.equal(other[i], first[i]) for i in range(4))
 
 
+def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
+    trainer = trainer_of(recipe_of(resized_crop=0.08), load("imagenet", "train", imagenet))
+    seen = []
+    for epoch in range(2):
+        order = trainer._plan(epoch)[0].tolist()
+        images = [trainer.feed.picked(order).clone() for _ in trainer.rest_of_epoch()]
+        seen.append(dict(zip(order, torch.cat(images), strict=True)))
+    assert all(not torch.equal(seen[0][number], seen[1][number]) for number in range(12))
+
+
 @pytest.mark.parametrize("batches", [1, 4, 5, 9])
 def test_every_batch_comes_once_and_in_its_order(imagenet, batches):
     images = load("imagenet", "train", imagenet).images
@@ -234,6 +242,8 @@ def test_a_killed_training_from_files_resumes_bit_for_bit(imagenet, tmp_path):
     split = load("imagenet", "train", imagenet)
     recipe = recipe_of(resized_crop=0.2)
     whole = trainer_of(recipe, split)
+    for _ in whole.rest_of_epoch():
+        pass
     steps = whole.rest_of_epoch()
     next(steps)
     tensors, state = whole.state()
@@ -244,7 +254,7 @@ def test_a_killed_training_from_files_resumes_bit_for_bit(imagenet, tmp_path):
     resumed.restore(tensors, dict(state))
     for _ in resumed.rest_of_epoch():
         pass
-    assert resumed.step == whole.step == 3
+    assert resumed.step == whole.step == 6
     assert equal(resumed.model.state_dict(), whole.model.state_dict())
 
 
@@ -264,19 +274,6 @@ def test_held_out_images_are_validated_from_their_files(imagenet):
     found = validate(model, Split(images[8:], labels[8:]), recipe_of(), **settings)
     pixels = np.asarray(images)
     assert found == validate(model, Split(pixels[8:], labels[8:]), recipe_of(), **settings)
-
-
-def test_threads_that_read_images_leave_the_filters_of_warnings_as_they_were(tmp_path):
-    for i in range(40):
-        Image.new("RGB", (8, 8)).save(tmp_path / f"{i}.png")
-    before, interval = list(warnings.filters), sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads take turns all the time
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(read_middle, [tmp_path / f"{i % 40}.png" for i in range(400)]))
-    finally:
-        sys.setswitchinterval(interval)
-    assert warnings.filters == before
 
 
 # by the commands
@@ -311,9 +308,17 @@ def test_imagenet_is_certified_audited_and_its_images_stay_bound(imagenet, nets,
     assert [row[1] for row in rows[1:]] == ["0", "1", "2"]
     assert any(float(row[3]) > 0 for row in rows[1:])
     assert main(["verify", "out", "--target", "photo_nets:net", "--resample", "3", *data]) == 0
-    file = imagenet / "imagenet/val" / WNIDS[0] / f"{WNIDS[0]}_1.JPEG"
-    picture(99).save(file)
+    # Another picture in a file of the same size, which continues but does not verify.
+    file = imagenet / "imagenet/val" / WNIDS[1] / f"{WNIDS[1]}_0.JPEG"
+    content, size = file.read_bytes(), file.stat().st_size
+    Image.new("RGB", (64, 64), "red").save(file)
+    assert file.stat().st_size < size
+    file.write_bytes(file.read_bytes().ljust(size, b"\0"))
     capsys.readouterr()
+    assert main(["verify", "out", "--target", "photo_nets:net", *data]) == 1
+    assert "image 2: its pixels are not those that were certified" in capsys.readouterr().err
+    # And one of another size.
+    file.write_bytes(content + b"\0")
     assert main(certify) == 2
     assert "data_sha256" in capsys.readouterr().err
 
@@ -328,7 +333,6 @@ def test_a_photograph_of_any_size_is_predicted_by_its_middle(tmp_path, monkeypat
     )  # fmt: skip
     save_model(Path("model.safetensors"), model.state_dict(), card)
     picture(3).save("photo.png")
-    Image.fromarray(read_middle(Path("photo.png")).transpose(1, 2, 0)).save("middle.png")
     assert main(["predict", "model.safetensors", "photo.png", "--n", "200"]) == 0
     [line] = capsys.readouterr().out.splitlines()
     trained, _ = load_model(Path("model.safetensors"))
@@ -342,6 +346,27 @@ def test_a_model_is_trained_from_files_by_the_command(imagenet, nets):
     arguments = ["paper/imagenet-0.25", *few, "--data", str(imagenet), "--out", "run"]
     assert main(["train", *arguments]) == 0
     assert load_model(Path("run"))[1].shape == (3, 224, 224)
+
+
+def test_the_last_training_images_are_of_all_classes(tmp_path):
+    for wnid in WNIDS:
+        (tmp_path / "imagenet/train" / wnid).mkdir(parents=True)
+        for i in range(30):
+            (tmp_path / "imagenet/train" / wnid / f"{i}.JPEG").touch()
+    images, labels = load("imagenet", "train", tmp_path)
+    assert {*labels[-15:].tolist()} == {*labels[:15].tolist()} == {0, 1, 2}
+    assert [WNIDS.index(name.split("/")[0]) for name in images.names] == labels.tolist()
+    assert len({*images.names}) == 90
+
+
+def test_classes_are_those_of_the_place_that_is_read(imagenet):
+    """Another data set of the user's, in the data folder itself, is not taken for a part of it."""
+    (imagenet / "imagenet/train").rename(imagenet / "elsewhere")
+    (imagenet / "train/cat").mkdir(parents=True)
+    picture(0).save(imagenet / "train/cat/a.png")
+    assert classes_of("imagenet", imagenet) == WNIDS
+    with refused(f"expected {imagenet}/imagenet/train;"):
+        load("imagenet", "train", imagenet)
 
 
 # refusal
@@ -384,5 +409,19 @@ def test_images_that_are_not_in_folders_of_their_classes_are_refused(imagenet):
         file.rename(imagenet / "imagenet/val" / file.name)
     for wnid in WNIDS:
         (imagenet / "imagenet/val" / wnid).rmdir()
-    with refused(f"no classes in {imagenet}/imagenet/val: expected {imagenet}/imagenet/val/CLASS"):
+    with refused(
+        f"no images in {imagenet}/imagenet/val: expected {imagenet}/imagenet/val/CLASS/*.JPEG, "
+        "each in a folder of its class"
+    ):
         load("imagenet", "test", imagenet)
+    assert len(load("imagenet", "train", imagenet).images) == 12
+
+
+@pytest.mark.parametrize("size", [(60_000, 1), (1, 9_000_000), (10**6, 2)])
+def test_an_image_too_narrow_to_be_resized_is_refused(tmp_path, size):
+    file = tmp_path / "line.png"
+    Image.new("1", size).save(file)
+    with refused(f"{file} must not be so narrow: with its shorter side made 256 it would have "):
+        read_middle(file)
+    Image.new("1", (600, 2)).save(file)
+    assert read_middle(file).shape == (3, 224, 224)

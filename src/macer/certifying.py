@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check_settings
-from macer.data import Split, fingerprint
+from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import certify_at
 from macer.inference import for_inference, resolved
 from macer.journal import Contents, Header, Record, open_journal, write_table
@@ -85,11 +85,12 @@ def certify_data_set(
                 stopping_at_once(),
                 bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
             ):
-                for block in _blocks(todo, 50 * rows // _usual(recipe)):
+                for block in _blocks(todo, 50 * max(rows, CHUNK) // _usual(recipe)):
                     started = time.monotonic()
+                    pixels = np.asarray(split.images[block])
                     certificates = certify_by_recipes(
                         model,
-                        torch.from_numpy(np.asarray(split.images[block])).to(device),
+                        torch.from_numpy(pixels).to(device),
                         recipes,
                         sigma=target.sigma,
                         labels=split.labels[block].tolist(),
@@ -98,10 +99,11 @@ def certify_data_set(
                         progress=advance,
                     )
                     seconds = (time.monotonic() - started) / len(block)
+                    digests = [pixels_sha256(split, image) for image in pixels]
                     for journal, some in zip(journals, certificates, strict=True):
                         journal.append(
-                            Record(i, int(split.labels[i]), certificate, seconds)
-                            for i, certificate in zip(block, some, strict=True)
+                            Record(i, int(split.labels[i]), certificate, seconds, digest)
+                            for i, certificate, digest in zip(block, some, digests, strict=True)
                             if i not in journal.contents.records
                         )
         finally:

@@ -41,6 +41,7 @@ __all__ = [
     "fingerprint",
     "load",
     "located",
+    "pixels_sha256",
 ]
 
 
@@ -92,9 +93,8 @@ class DataSet:
         """Names of the classes, by label."""
         if self.classes:
             return self.classes
-        layout = self.layouts[0]
-        found = (layout.files(folder, split) for split in SPLITS)
-        place = next((paths[0].parent for paths in found if paths), folder)
+        [layout] = self.layouts
+        place = layout.place(folder) or folder
         return image_classes(place, (layout.train[0], layout.test[0]))
 
     def _check(self, paths: Sequence[Path], images: Images, labels: np.ndarray) -> None:
@@ -294,7 +294,10 @@ def _place(data_set: DataSet, folder: Path) -> Path | None:
 
 
 def fingerprint(split: Split) -> str:
-    """SHA-256 over shape, images and labels; of images in files, over their names and sizes."""
+    """SHA-256 over shape, images and labels; of images in files, over their names and sizes.
+
+    The pixels of such an image are hashed when they are read, by `pixels_sha256`.
+    """
     digest = hashlib.sha256(repr(tuple(map(int, split.images.shape))).encode())
     if isinstance(split.images, ImageFiles):
         digest.update(repr(list(split.images.sizes())).encode())
@@ -302,6 +305,13 @@ def fingerprint(split: Split) -> str:
         digest.update(np.ascontiguousarray(split.images).reshape(-1).data)
     digest.update(np.ascontiguousarray(split.labels, "<i8").data)
     return digest.hexdigest()
+
+
+def pixels_sha256(split: Split, image: np.ndarray) -> str:
+    """SHA-256 of an image's pixels if they are in a file; "" where `fingerprint` covers them."""
+    if not isinstance(split.images, ImageFiles):
+        return ""
+    return hashlib.sha256(np.ascontiguousarray(image).data).hexdigest()
 
 
 def channel_statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:

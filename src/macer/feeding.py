@@ -40,6 +40,7 @@ class Streamed:
         self.images, self.recipe = images, recipe
         self._shape = (recipe.batch, *images.shape[1:])
         self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
+        self._copies: deque[torch.cuda.Event] = deque()  # that the device may not have made yet
 
     def batches(self, order: Tensor, epoch: int) -> Generator[None]:
         """Before each step, put its images where `picked` finds them."""
@@ -63,8 +64,8 @@ class Streamed:
         return self._picked
 
     def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "Reading":
-        pinned = self._picked.device.type == "cuda"  # or the copy would wait for the device
-        pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=pinned)
+        # Pinned, or the copy would wait for the device.
+        pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._picked.is_cuda)
         places = zip(pixels.numpy(), numbers, strict=True)
         return Reading(pixels, [pool.submit(self._read_one, *place, epoch) for place in places])
 
@@ -79,6 +80,10 @@ class Streamed:
         for image in reading.images:
             image.result()  # raises what went wrong
         self._picked.copy_(reading.pixels, non_blocking=True)
+        if self._picked.is_cuda:
+            self._copies.append(torch.cuda.current_stream().record_event())
+            if len(self._copies) > AHEAD:  # or batches that wait would fill the memory
+                self._copies.popleft().synchronize()
 
 
 class Reading(NamedTuple):

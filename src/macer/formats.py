@@ -49,13 +49,22 @@ class Layout(NamedTuple):
     gzipped: bool = False  # the names may end in .gz
 
     def files(self, folder: Path, split: str) -> list[Path] | None:
-        """Paths of a split's files; None where the first is not found."""
+        """Paths of a split's files, in the place that has files of the data set; else None."""
+        place = self.place(folder)
+        return self._paths(place, split) if place else None
+
+    def place(self, folder: Path) -> Path | None:
+        """The first folder that has one of the splits: both are read from there."""
+        found = (
+            place
+            for place in self._places(folder)
+            if any(self._paths(place, split)[0].exists() for split in SPLITS)
+        )
+        return next(found, None)
+
+    def _paths(self, place: Path, split: str) -> list[Path]:
         names = self.train if split == "train" else self.test
-        for place in self._places(folder):
-            paths = [self._gzipped_or_not(place / name) for name in names]
-            if paths[0].exists():
-                return paths
-        return None
+        return [self._gzipped_or_not(place / name) for name in names]
 
     def _gzipped_or_not(self, path: Path) -> Path:
         gzipped = path.with_name(f"{path.name}.gz")
@@ -84,8 +93,7 @@ def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mi
     )
 
 
-def read_limited(path: Path, limit: int) -> bytes:
-    """A file's bytes, if there are at most `limit`."""
+def _limited(path: Path, limit: int) -> bytes:
     size = path.stat().st_size
     if size > limit:
         raise Mistake(f"{path} must be at most {limit:,} bytes, got {size:,}")
@@ -119,7 +127,7 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
 
 def _contents(path: Path) -> tuple[bytes, bool]:
     """Bytes of a file, unzipped where its name says so, and whether the zipped stream ended."""
-    data = read_limited(path, _LARGEST_FILE)
+    data = _limited(path, _LARGEST_FILE)
     if path.suffix != ".gz":
         return data, True
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # 16: gzip's header and checksum
@@ -179,7 +187,7 @@ class _RecordingUnpickler(pickle.Unpickler):
 
 
 def _cifar10_batch(path: Path) -> Split:
-    data = read_limited(path, _LARGEST_PICKLE)
+    data = _limited(path, _LARGEST_PICKLE)
     try:
         batch = _RecordingUnpickler(io.BytesIO(data), encoding="latin1").load()
         images = _recorded_array(batch["data"]).reshape(_CIFAR10_IMAGES, 3, 32, 32)

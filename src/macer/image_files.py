@@ -14,12 +14,21 @@ from pathlib import Path
 import numpy as np
 
 from macer.formats import Split
-from macer.image_folder import IMAGE_KINDS, image_classes, opened_image, whole_image
+from macer.image_folder import (
+    IMAGE_KINDS,
+    LARGEST_IMAGE,
+    image_classes,
+    opened_image,
+    reading_order,
+    whole_image,
+)
 from macer.mistake import Mistake
 
 SIDE = 224
 SHORTER_SIDE = 256
-THREADS = os.cpu_count() or 1  # decoding and resizing run without Python's lock
+# Decoding and resizing run without Python's lock, on the cores that this process may use.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+THREADS = min(_CORES or 1, 32)
 
 _TRIES = 10
 _NARROWEST, _WIDEST = 3 / 4, 4 / 3  # width : height
@@ -82,6 +91,11 @@ def read_middle(file: Path) -> np.ndarray:
     with opened_image(file) as image:
         shorter = min(image.size)
         width, height = (side * SHORTER_SIDE // shorter for side in image.size)
+        if width * height > LARGEST_IMAGE:
+            raise Mistake(
+                f"{file} must not be so narrow: with its shorter side made {SHORTER_SIDE} it would "
+                f"have {width}×{height} pixels, got {image.width}×{image.height}"
+            )
         pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
     return _channels_first(pixels.crop((left, top, left + SIDE, top + SIDE)))
@@ -115,17 +129,24 @@ def _channels_first(image: object) -> np.ndarray:
 
 
 def read_image_files(paths: Sequence[Path]) -> Split:
-    """The files FOLDER/CLASS/*.jpg, in the order of their classes and names; none is read yet."""
+    """The files FOLDER/CLASS/*.jpg, those of training mixed; none is read yet."""
     (folder,) = paths
-    names, labels = [], []
+    names: list[str] = []
+    labels: list[int] = []
     for label, name in enumerate(image_classes(folder.parent, ("train", "val"))):
-        found = sorted(
-            entry.name
-            for entry in os.scandir(folder / name)
-            if entry.name.lower().endswith(IMAGE_KINDS)
-        )
+        found = _image_names(folder / name)
         names += [f"{name}/{file}" for file in found]
         labels += [label] * len(found)
     if not names:
-        raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.JPEG")
-    return Split(ImageFiles(folder, names), np.array(labels, np.int64))
+        raise Mistake(
+            f"no images in {folder}: expected {folder}/CLASS/*.JPEG, each in a folder of its class"
+        )
+    order = reading_order(folder, len(names))
+    return Split(ImageFiles(folder, [names[i] for i in order]), np.array(labels, np.int64)[order])
+
+
+def _image_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(e.name for e in entries if e.name.lower().endswith(IMAGE_KINDS))

@@ -1,40 +1,30 @@
 """Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
 
-import io
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from macer.formats import SPLITS, Split, read_limited
+from macer.formats import SPLITS, Split
 from macer.mistake import Mistake
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 IMAGE_KINDS = (".png", ".jpg", ".jpeg")
-_LARGEST_IMAGE = 1 << 26  # pixels
-_LARGEST_FILE = 1 << 28  # bytes
-_FILTERS = Lock()  # of warnings, which all threads share
+LARGEST_IMAGE = 1 << 26  # pixels
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, ...]:
     """Sorted class names: the folders in those of the two splits, which must agree."""
-    names = {
-        split: {path.name for path in (folder / split).iterdir() if _is_class(path)}
-        for split in splits
-        if (folder / split).is_dir()
-    }
     train, test = splits
-    for split in names or splits:
-        if not names.get(split):
-            place = folder / split
-            raise Mistake(f"no classes in {place}: expected {place}/CLASS/*.png or *.jpg")
+    names = {split: found for split in splits if (found := _class_folders(folder / split))}
+    if not names:
+        raise Mistake(f"no images in {folder}: expected {folder / train}/CLASS/*.png or *.jpg")
     if len(names) == 2 and (lone := sorted(names[train] ^ names[test])):
         only = train if lone[0] in names[train] else test
         raise Mistake(
@@ -44,8 +34,19 @@ def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, 
     return tuple(sorted(set().union(*names.values())))
 
 
-def _is_class(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(".")
+def _class_folders(folder: Path) -> set[str]:
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return {path.name for path in paths if path.is_dir() and not path.name.startswith(".")}
+
+
+def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
+    """The order of a split's images, which lie class after class: those of training are mixed.
+
+    So the last ones, which are held out, and the first ones, which have labels, are of all classes.
+    """
+    if folder.name != "train":
+        return np.arange(images)
+    return np.random.Generator(np.random.Philox(0)).permutation(images)
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -58,9 +59,10 @@ def read_image_folder(paths: Sequence[Path]) -> Split:
     classes = image_classes(folder.parent)
     files = {s: [_image_files(folder.parent / s / c) for c in classes] for s in SPLITS}
     mode, size = _common_format(file for s in SPLITS for one in files[s] for file in one)
-    chosen = [(file, label) for label, one in enumerate(files[folder.name]) for file in one]
-    if not chosen:
+    listed = [(file, label) for label, one in enumerate(files[folder.name]) for file in one]
+    if not listed:
         raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
+    chosen = [listed[i] for i in reading_order(folder, len(listed))]
     images = np.empty((len(chosen), len(mode), size[1], size[0]), np.uint8)
     for image, (file, _) in zip(images, chosen, strict=True):
         image[:] = read_image(file, channels=len(mode))
@@ -87,19 +89,15 @@ def opened_image(file: Path) -> "ImageFile.ImageFile":
     from PIL import Image
 
     try:
-        content = io.BytesIO(read_limited(file, _LARGEST_FILE))
-        with _FILTERS, warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(content, formats=("PNG", "JPEG"))
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise Mistake(f"{file} must have at most {_LARGEST_IMAGE:,} pixels: {error}") from error
+        image = Image.open(file, formats=("PNG", "JPEG"))
+    except Image.DecompressionBombError as error:
+        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
     except (OSError, SyntaxError, ValueError) as error:
         raise Mistake(f"{file} must be a PNG or JPEG image: {error}") from error
-    image.filename = str(file)
-    if image.width * image.height > _LARGEST_IMAGE:
+    if image.width * image.height > LARGEST_IMAGE:
         image.close()
         found = f"{image.width}×{image.height}"
-        raise Mistake(f"{file} must have at most {_LARGEST_IMAGE:,} pixels, got {found}")
+        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {found}")
     if image.mode not in _EIGHT_BIT_MODES:
         image.close()
         raise Mistake(f"{file} must have 8 bits a channel, got mode {image.mode!r}; convert it")

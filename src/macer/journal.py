@@ -38,6 +38,7 @@ class Record:
     label: int  # its true class
     certificate: "Certificate"
     seconds: float
+    pixels: str = ""  # their SHA-256, where the header's of the data does not cover them
 
 
 class Records(Mapping[int, Record]):
@@ -131,7 +132,12 @@ def _record(content: dict[str, Any]) -> Record:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in content["certificate"].items()
     }
-    return Record(content["idx"], content["label"], Certificate(**fields), content["seconds"])
+    certificate = Certificate(**fields)
+    return Record(**content | {"certificate": certificate})
+
+
+def _content(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value != ""}
 
 
 class Writer:
@@ -144,7 +150,7 @@ class Writer:
     def append(self, records: Iterable[Record]) -> None:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
-        lines = [_line(self.contents.records.seed, asdict(record)) for record in fresh]
+        lines = [_line(self.contents.records.seed, _content(record)) for record in fresh]
         begin = self._file.tell()
         self._file.write(b"".join(lines))
         self._file.flush()
@@ -229,11 +235,15 @@ def _check_agreement(sources: Sequence[Records]) -> None:
     for records in sources:
         for idx in records:
             known = first.setdefault(idx, records)
-            if known is not records and known[idx].certificate != records[idx].certificate:
+            if known is not records and _claim(known[idx]) != _claim(records[idx]):
                 raise Mistake(
                     f"image {idx} of {records.path.parent} must have the certificate it has in "
                     f"{known.path.parent}, got another one"
                 )
+
+
+def _claim(record: Record) -> tuple[object, ...]:
+    return record.certificate, record.label, record.pixels
 
 
 def write_table(contents: Contents, path: Path) -> None:

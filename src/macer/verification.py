@@ -10,7 +10,7 @@ import torch
 
 from macer.certification import Certificate, conclude
 from macer.certifying import certify_by_recipes
-from macer.data import Split, fingerprint
+from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import conclude_at
 from macer.inference import for_inference
 from macer.journal import Contents, Header, Record, read_journal, table_lines
@@ -80,6 +80,9 @@ def check_sources(contents: Contents, target: Target, split: Split) -> None:
     for record in contents.records.values():
         if record.label != int(split.labels[record.idx]):
             raise AuditFailed(f"image {record.idx}: its label is not the data set's")
+        [image] = np.asarray(split.images[[record.idx]])
+        if record.pixels != pixels_sha256(split, image):
+            raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
 
 
 def check_table(contents: Contents, path: Path) -> None:
