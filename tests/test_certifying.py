@@ -115,11 +115,19 @@ def test_certificates_of_other_settings_do_not_merge(capsys: pytest.CaptureFixtu
     assert not Path("merged").exists()
 
 
-def test_two_certificates_of_one_image_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("field", ["certificate", "label", "pixels"])
+def test_two_certificates_of_one_image_do_not_merge(
+    field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     certified("one", "--stop", "2")
     contents = read_journal(Path("one/certificates.journal"))
     record = contents.records[1]
-    other = replace(record, certificate=replace(record.certificate, radius=9.0))
+    changed = {
+        "certificate": replace(record.certificate, radius=9.0),
+        "label": record.label + 1,
+        "pixels": "ab" * 32,
+    }
+    other = replace(record, **{field: changed[field]})
     with open_journal(Path("two/certificates.journal"), contents.header) as journal:
         journal.append([other])
     capsys.readouterr()

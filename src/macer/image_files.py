@@ -15,9 +15,9 @@ import numpy as np
 
 from macer.formats import Split
 from macer.image_folder import (
-    IMAGE_KINDS,
     LARGEST_IMAGE,
     image_classes,
+    image_names,
     opened_image,
     reading_order,
     whole_image,
@@ -134,7 +134,7 @@ def read_image_files(paths: Sequence[Path]) -> Split:
     names: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(image_classes(folder.parent, ("train", "val"))):
-        found = _image_names(folder / name)
+        found = image_names(folder / name)
         names += [f"{name}/{file}" for file in found]
         labels += [label] * len(found)
     if not names:
@@ -143,10 +143,3 @@ def read_image_files(paths: Sequence[Path]) -> Split:
         )
     order = reading_order(folder, len(names))
     return Split(ImageFiles(folder, [names[i] for i in order]), np.array(labels, np.int64)[order])
-
-
-def _image_names(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if e.name.lower().endswith(IMAGE_KINDS))

@@ -14,7 +14,7 @@ from macer.mistake import Mistake
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-IMAGE_KINDS = (".png", ".jpg", ".jpeg")
+_IMAGE_KINDS = (".png", ".jpg", ".jpeg")
 LARGEST_IMAGE = 1 << 26  # pixels
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
@@ -49,17 +49,19 @@ def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
     return np.random.Generator(np.random.Philox(0)).permutation(images)
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.suffix.lower() in IMAGE_KINDS)
+def image_names(folder: Path) -> list[str]:
+    """Sorted names of the image files in a folder; none if there is no such folder."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path.name for path in paths if path.suffix.lower() in _IMAGE_KINDS)
 
 
 def read_image_folder(paths: Sequence[Path]) -> Split:
     """Read folder/CLASS/*.png or *.jpg: one channel if every image of both splits is grey."""
     (folder,) = paths
     classes = image_classes(folder.parent)
-    files = {s: [_image_files(folder.parent / s / c) for c in classes] for s in SPLITS}
-    mode, size = _common_format(file for s in SPLITS for one in files[s] for file in one)
-    listed = [(file, label) for label, one in enumerate(files[folder.name]) for file in one]
+    files = {split: _with_labels(folder.parent / split, classes) for split in SPLITS}
+    mode, size = _common_format(file for split in SPLITS for file, _ in files[split])
+    listed = files[folder.name]
     if not listed:
         raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
     chosen = [listed[i] for i in reading_order(folder, len(listed))]
@@ -67,6 +69,14 @@ def read_image_folder(paths: Sequence[Path]) -> Split:
     for image, (file, _) in zip(images, chosen, strict=True):
         image[:] = read_image(file, channels=len(mode))
     return Split(images, np.array([label for _, label in chosen], np.int64))
+
+
+def _with_labels(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+    return [
+        (folder / name / file, label)
+        for label, name in enumerate(classes)
+        for file in image_names(folder / name)
+    ]
 
 
 def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:

@@ -78,9 +78,8 @@ def _image(path: Path, card: ModelCard) -> Tensor:
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
     data_set = DATASETS.get(card.dataset)
-    if data_set and data_set.any_size:
-        return torch.from_numpy(read_middle(path).copy())
-    image = read_image(path, channels=card.shape[0])
+    any_size = data_set is not None and data_set.any_size
+    image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
     if image.shape != card.shape:
         wanted, got = ("×".join(map(str, s)) for s in (card.shape, image.shape))
         raise Mistake(f"{path} must be a {wanted} image for this model, got {got}; resize it")
