@@ -279,6 +279,9 @@ def test_the_models_that_come_with_macer_know_digits_and_have_their_own_certific
 @pytest.mark.parametrize(
     ("name", "acr"),
     [
+        ("cifar10-0.25-fast", 0.543),
+        ("cifar10-0.50-fast", 0.704),
+        ("cifar10-1.00-fast", 0.804),
         ("cifar10-0.25-record", 0.572),
         ("cifar10-0.50-record", 0.784),
         ("cifar10-1.00-record", 0.869),
