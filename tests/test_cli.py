@@ -676,6 +676,14 @@ MISTAKES = [
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
+    # history
+    ("history", "runs must name at least one run folder, got none\n"),
+    ("history nowhere", "no run in nowhere: expected nowhere/manifest.json\n"),
+    (
+        "history run --csv ",
+        "run must have looked at held-out images, got none in run/metrics.jsonl; ",
+    ),
+    ("history run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
@@ -760,7 +768,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "IMAGES", "LOGS", "RECIPES", "PARTS"}
+        flags -= {"RUN", "RUNS", "IMAGES", "LOGS", "RECIPES", "PARTS"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

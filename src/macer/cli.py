@@ -11,7 +11,7 @@ from macer.commands.about import bench, data, recipes, zoo
 from macer.commands.audit import attack, verify
 from macer.commands.certify import certify, merge, predict
 from macer.commands.compare import compare, demo
-from macer.commands.report import report
+from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
 from macer.mistake import AuditFailed, Mistake
 from macer.stopping import Stopped
@@ -32,6 +32,7 @@ app.command(merge)
 app.command(attack)
 app.command(predict)
 app.command(report)
+app.command(history)
 app.command(compare)
 app.command(export)
 app.command(zoo)

@@ -1,79 +1,75 @@
 """Radius–accuracy curves as a picture."""
 
-import io
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from macer.files import write_file
+from macer.forms import one_line
 from macer.logs import CertificateLog, describe_images
 from macer.mistake import Mistake
+from macer.pictures import (
+    INK,
+    add_legend,
+    add_title,
+    check_picture,
+    dress,
+    legend_height,
+    new_figure,
+    paint,
+    save_picture,
+)
 from macer.scores import Floats, average_certified_radius, curve
-from macer.tables import images_text, one_line, setting, thousands
+from macer.tables import images_text, setting, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+Curve = tuple[Floats, Floats]
 
 
 def plot(logs: Sequence[CertificateLog], path: Path) -> None:
     """Draw the logs' radius–accuracy curves into a PNG or PDF file."""
-    kind = path.suffix.lower()
-    if kind not in (".png", ".pdf"):
-        raise Mistake(f"path of a plot must end in .png or .pdf, got {str(path)!r}")
-    # Neither date nor version: the same logs give the same bytes.
-    absent = {".png": ["Software"], ".pdf": ["CreationDate", "Creator", "Producer"]}[kind]
-    picture = io.BytesIO()
-    figure = draw(logs, [curve(log) for log in logs])
-    figure.savefig(picture, format=kind[1:], dpi=200, metadata=dict.fromkeys(absent))
-    write_file(path, picture.getvalue())
-
-
-# Okabe and Ito's colours, safe for colour-blind readers, without yellow (invisible on paper).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#808080")
-STYLES = ("-", (0, (5, 1.5)), (0, (5, 1.2, 1.2, 1.2)), (0, (1.4, 1.1)))
-INK = "#262626"
+    check_picture(path)
+    save_picture(draw(logs, [curve(log) for log in logs]), path)
 
 
 def draw(
     logs: Sequence[CertificateLog],
-    curves: Sequence[tuple[Floats, Floats]],
+    curves: Sequence[Curve],
     *,
     ink: str = INK,
     titled: bool = True,
 ) -> "Figure":
     """A figure of step curves, each the (x, y) of a log, with a legend below."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if not logs:
         raise Mistake("logs must hold at least one log, got none: name a run or a log file")
     labels = _labels(logs)
-    legend_columns = 2 if len(logs) > 1 and max(map(len, labels)) < 45 else 1
-    legend_rows = math.ceil(len(logs) / legend_columns)
-    figure = Figure(figsize=(7.2, 4.5 + 0.22 * legend_rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 4.5 + legend_height(labels))
     axes = figure.add_subplot()
+    lines = draw_steps(axes, curves, ink)
+    add_legend(figure, lines, labels, ink)
+    if titled:
+        add_title(axes, conditions(logs), ink)
+    return figure
+
+
+def draw_steps(axes: "Axes", curves: Sequence[Curve], ink: str = INK) -> "list[Line2D]":
+    """Step curves of accuracy over radius, in the colours of their order."""
     lines = [
         axes.plot(x, y, drawstyle="steps-pre", lw=1.6, solid_joinstyle="miter")[0]
         for x, y in curves
     ]
-    for i, line in enumerate(lines):
-        line.set(color=COLOURS[i % len(COLOURS)], linestyle=STYLES[i % len(STYLES)])
-    _dress(axes, max(float(x[-1]) for x, _ in curves), ink)
-    # Texts are set afterwards: a label given to the legend is dropped if it starts with "_".
-    legend = figure.legend(
-        lines, ["-"] * len(lines), loc="outside lower center", ncols=legend_columns,
-        frameon=False, fontsize=9, handlelength=3.2, labelcolor=ink,
-    )  # fmt: skip
-    for text, label in zip(legend.get_texts(), labels, strict=True):
-        text.set(text=label, parse_math=False)
-    if titled:
-        axes.set_title(conditions(logs), fontsize=10, color=ink, loc="left", parse_math=False)
-    return figure
+    paint(lines)
+    largest = max((float(x[-1]) for x, _ in curves), default=0.0)
+    axes.set_xlim(0, 1.03 * largest if largest else 1)
+    axes.set_ylim(0, 1)
+    axes.set_yticks(np.linspace(0, 1, 6))
+    dress(axes, "ℓ₂ radius (images in [0, 1])", "certified accuracy", ink)
+    return lines
 
 
 def conditions(logs: Sequence[CertificateLog]) -> str:
@@ -104,15 +100,3 @@ def _labels(logs: Sequence[CertificateLog]) -> list[str]:
         )
         for log, texts in zip(logs, told, strict=True)
     ]
-
-
-def _dress(axes: "Axes", largest: float, ink: str) -> None:
-    axes.set_xlim(0, 1.03 * largest if largest else 1)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("ℓ₂ radius (images in [0, 1])", color=ink)
-    axes.set_ylabel("certified accuracy", color=ink)
-    axes.set_yticks(np.linspace(0, 1, 6))
-    axes.tick_params(color=ink, labelcolor=ink)
-    axes.grid(color=ink, alpha=0.13, lw=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(ink)

@@ -6,7 +6,7 @@ can copy and edit. It is saved whole in the run it made.
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -231,11 +231,15 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 def named_recipe(name: str) -> TrainRecipe:
     """A recipe that comes with the package, unchanged."""
-    fields: dict[str, Any] = {
-        field: tuple(value) if isinstance(value, list) else value
-        for field, value in read_recipe(name).items()
+    return recipe_from(read_recipe(name))
+
+
+def recipe_from(fields: Mapping[str, Any]) -> TrainRecipe:
+    """The recipe of fields as TOML and JSON have them."""
+    typed: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()
     }
-    return TrainRecipe(**fields)
+    return TrainRecipe(**typed)
 
 
 def _recipe_text(name: str) -> str:

@@ -27,7 +27,7 @@ from macer import __version__
 from macer.building import build_model
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
-from macer.recipes import TrainRecipe
+from macer.recipes import TrainRecipe, recipe_from
 from macer.zoo import in_zoo, zoo_file
 
 Tensors = dict[str, Tensor]
@@ -72,6 +72,16 @@ class Run:
         except (ValueError, TypeError, KeyError) as error:
             raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
         return manifest
+
+    def read_recipe(self) -> TrainRecipe:
+        """The recipe that the run was asked for with."""
+        fields = self.read_manifest()["recipe"]
+        try:
+            return recipe_from(fields)
+        except (TypeError, AttributeError) as error:
+            raise Mistake(
+                f"{self.manifest} must have a recipe that this macer knows: {error}"
+            ) from error
 
     def read_metrics(self) -> list[Metrics]:
         """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""

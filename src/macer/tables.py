@@ -1,13 +1,11 @@
 """Tables of certified accuracy and average certified radius: Markdown, LaTeX, CSV, terminal."""
 
-import io
 import math
-import re
 from collections.abc import Sequence
-from csv import writer
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from macer import forms
 from macer.logs import CertificateLog, describe_images
 from macer.mistake import Mistake
 from macer.scores import (
@@ -67,7 +65,7 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
 def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
     """A table's header and rows as text, with the differences if compared and there are any."""
     compared &= len(table.rows) > 1
-    header = ["name", "σ", *(_radius_text(r) for r in table.radii), "ACR"]
+    header = ["name", "σ", *(radius_text(r) for r in table.radii), "ACR"]
     header += ["ACR − first's"] * compared + ["images", "n", "α"]
     rows = []
     for row in table.rows:
@@ -81,45 +79,28 @@ def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[
 
 def markdown(table: Table) -> str:
     """A table in Markdown, its notes below."""
-    header, rows = cells(table)
-    rule = [":--"] + ["--:"] * (len(header) - 1)
-    lines = [header, rule, *([_markdown_text(cell) for cell in row] for row in rows)]
-    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return text + "".join(f"\n{_markdown_text(note)}\n" for note in table.notes)
+    return forms.markdown(*cells(table), table.notes)
 
 
 def latex(table: Table) -> str:
     """A table in LaTeX with booktabs' rules, its notes below."""
-    header, rows = cells(table)
-    lines = [" & ".join(latex_text(cell) for cell in row) + r" \\" for row in [header, *rows]]
-    parts = [
-        r"% \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-        r"\toprule",
-        lines[0],
-        r"\midrule",
-        *lines[1:],
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(rf"\par\smallskip{{\footnotesize {latex_text(note)}\par}}" for note in table.notes),
-    ]
-    return "\n".join(parts) + "\n"
+    return forms.latex(*cells(table), table.notes)
 
 
 def csv(table: Table) -> str:
     """A table as comma-separated values in full precision; what is unknown is empty."""
-    text = io.StringIO()
-    lines = writer(text, lineterminator="\n")
-    header = ["name", "sigma", *(f"certified_accuracy_{_radius_text(r)}" for r in table.radii)]
+    header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
     header += ["images", "which", "n0", "n", "alpha", "bound"]
-    lines.writerow(header)
-    for row in table.rows:
-        values = [row.name, row.sigma, *row.accuracies, row.acr, row.standard_error]
-        values += [*(row.difference or (None, None, None)), row.images, row.which]
-        values += [row.n0, row.n, row.alpha, row.bound]
-        lines.writerow("" if _unknown(value) else value for value in values)
-    return text.getvalue()
+    rows = [
+        [
+            *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
+            *(row.difference or (None, None, None)),
+            *(row.images, row.which, row.n0, row.n, row.alpha, row.bound),
+        ]
+        for row in table.rows
+    ]
+    return forms.csv(header, rows)
 
 
 def terminal(table: Table) -> "RenderableType":
@@ -159,47 +140,8 @@ def with_error(value: float, error: float) -> str:
     return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
 
 
-def one_line(text: str) -> str:
-    """Text without line breaks and control characters: a name stays in its cell."""
-    return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
-
-
-def latex_text(text: str) -> str:
-    """Text with LaTeX's special characters escaped and the symbols of this field in maths."""
-    return "".join(_LATEX.get(character, character) for character in one_line(text))
-
-
-_LATEX = {
-    **{character: f"\\{character}" for character in "{}$&#%_"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "…": r"\,\ldots\,",
-    "±": r"$\pm$",
-    "−": r"$-$",
-    "·": r"$\cdot$",
-    "≥": r"$\ge$",
-    "≤": r"$\le$",
-    "σ": r"$\sigma$",
-    "α": r"$\alpha$",
-    "ℓ": r"$\ell$",
-    "₂": r"$_2$",
-}
-
-
-def _markdown_text(text: str) -> str:
-    return re.sub(r"([\\`*|<\[])", r"\\\1", one_line(text))
-
-
-def _unknown(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _radius_text(r: float) -> str:
+def radius_text(r: float) -> str:
+    """A radius as the head of a column: two decimals, or more if it has more."""
     return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
 
 

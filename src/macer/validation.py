@@ -20,6 +20,15 @@ class Validation(NamedTuple):
     samples: int = 32  # noisy copies of each image, at most votes.ROWS
 
 
+def largest_radius(sigma: float, samples: int) -> float:
+    """What an image counts of which all n votes are right, σΦ⁻¹(1 − 1/2n)."""
+    return sigma * float(ndtri(_largest_share(samples)))
+
+
+def _largest_share(samples: int) -> float:
+    return 1 - 0.5 / samples
+
+
 def validate(
     model: nn.Module,
     held_out: Split,
@@ -44,8 +53,9 @@ def validate(
     ).numpy()
     right = votes.argmax(axis=1) == held_out.labels
     p_hat = votes[np.arange(len(votes)), held_out.labels] / samples
-    radius = recipe.sigma * ndtri(np.clip(p_hat, 0.5, 1 - 0.5 / samples))
+    radius = recipe.sigma * ndtri(np.clip(p_hat, 0.5, _largest_share(samples)))
     return {
         "validation_accuracy": float(right.mean()),
         "validation_radius": float((radius * right).mean()),
+        "validation_samples": samples,
     }

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def print_line(text: str) -> None:
     """Print one plain line on standard output."""
-    sys.stdout.write(text + "\n")
+    print_text(text + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print text as it is."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
@@ -39,7 +44,7 @@ def print_report(logs: Sequence["CertificateLog"], form: str = "terminal") -> No
     if form == "terminal":
         _console().print(tables.terminal(table))
     else:
-        sys.stdout.write(getattr(tables, form)(table))
+        print_text(getattr(tables, form)(table))
 
 
 def _console() -> Console:

@@ -1,8 +1,8 @@
-"""`macer report`: the scores of certificates as tables, curves and a page."""
+"""`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
 from pathlib import Path
 
-from macer.commands.printing import print_line, print_report
+from macer.commands.printing import print_line, print_report, print_table, print_text
 from macer.mistake import Mistake
 from macer.recipes import Whole
 from macer.zoo import certificates_folder
@@ -70,3 +70,35 @@ def report(
     for what, file in (("curves", plot), ("page", html)):
         if file:
             print_line(f"{what}: {file}")
+
+
+def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> None:
+    """How held-out accuracy and radius rose while runs were trained, over epochs and seconds.
+
+    Parameters
+    ----------
+    runs
+        Run folders, trained with --held-out, finished or not.
+    csv
+        Print CSV instead, of every look at the held-out images.
+    plot
+        Draw the radii, PNG or PDF by the file's ending.
+    """
+    from macer import history as histories
+    from macer.pictures import check_picture
+
+    if not runs:
+        raise Mistake("runs must name at least one run folder, got none")
+    if plot:
+        check_picture(plot)
+    read = [histories.read_history(run) for run in runs]
+    if plot:
+        histories.plot(read, plot)
+    if csv:
+        print_text(histories.csv(read))
+        return
+    print_table(histories.HEADER, histories.rows(read))
+    for line in histories.notes(read):
+        print_line(line)
+    if plot:
+        print_line(f"curves: {plot}")

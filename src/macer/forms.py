@@ -1,0 +1,82 @@
+"""Tables of texts as Markdown, LaTeX and comma-separated values."""
+
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from csv import writer
+from typing import Any
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
+    """A table in Markdown, its notes below."""
+    rule = [":--"] + ["--:"] * (len(header) - 1)
+    lines = [header, rule, *([_markdown_text(cell) for cell in row] for row in rows)]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return text + "".join(f"\n{_markdown_text(note)}\n" for note in notes)
+
+
+def latex(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
+    """A table in LaTeX with booktabs' rules, its notes below."""
+    lines = [" & ".join(latex_text(cell) for cell in row) + r" \\" for row in [header, *rows]]
+    parts = [
+        r"% \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        r"\toprule",
+        lines[0],
+        r"\midrule",
+        *lines[1:],
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\smallskip{{\footnotesize {latex_text(note)}\par}}" for note in notes),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def csv(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table as comma-separated values; None and NaN are empty."""
+    text = io.StringIO()
+    lines = writer(text, lineterminator="\n")
+    lines.writerow(header)
+    lines.writerows(["" if _unknown(value) else value for value in row] for row in rows)
+    return text.getvalue()
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks and control characters: a name stays in its cell."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+
+
+def latex_text(text: str) -> str:
+    """Text with LaTeX's special characters escaped and the symbols of this field in maths."""
+    return "".join(_LATEX.get(character, character) for character in one_line(text))
+
+
+_LATEX = {
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "…": r"\,\ldots\,",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "·": r"$\cdot$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "σ": r"$\sigma$",
+    "α": r"$\alpha$",
+    "ℓ": r"$\ell$",
+    "₂": r"$_2$",
+}
+
+
+def _markdown_text(text: str) -> str:
+    return re.sub(r"([\\`*|<\[])", r"\\\1", one_line(text))
+
+
+def _unknown(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
