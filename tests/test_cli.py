@@ -705,6 +705,27 @@ MISTAKES = [
     ("compare demo --out new --stop 2001", "stop must be at most the number of test images, "),
     ("compare demo --out new --skip 0", "skip must be at least 1, got 0\n"),
     ("compare demo --out new --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
+    # paper
+    ("paper table-0", "unknown table or figure 'table-0', did you mean 'table-"),
+    ("paper table-1 --train yes", "Unused Tokens: ['yes']."),
+    ("paper table-1 --commands yes", "Unused Tokens: ['yes']."),
+    ("paper table-1 --only svhn", "only must be a part of the name of one of table-1's runs, got "),
+    ("paper table-1 --share 0", "share must be in (0, 1], got 0\n"),
+    ("paper table-1 --share some", 'Invalid value for --share: unable to convert "some" into'),
+    ("paper table-1 --start -1", "start must be at least 0, got -1\n"),
+    ("paper table-1 --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
+    ("paper table-1 --skip 0", "skip must be at least 1, got 0\n"),
+    ("paper table-1 --latex --markdown", "choose one of --latex and --markdown\n"),
+    ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
+    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
+    ("paper figure-4", "figure-4 must have soft certificates to draw, got none; add --train, or "),
+    ("paper table-6 --train --n 0 --runs new", "n must be at least 1, got 0\n"),
+    ("paper table-6 --train --n0 0 --runs new", "n0 must be at least 1, got 0\n"),
+    ("paper table-6 --train --alpha 1 --runs new", "alpha must be between 0 and 1, got 1"),
+    ("paper table-6 --train --device gpu", "device must be auto, cpu or cuda, got gpu\n"),
+    ("paper table-6 --train --data nowhere", "no files of 'mnist' in nowhere: expected nowhere/"),
+    ("paper table-6 --train", "stop must be at most the number of test images, 200, got 1000\n"),
     # export
     ("export --out new", 'Command "export" parameter RUN requires an argument.'),
     ("export run", 'Command "export" parameter --out requires an argument.'),
@@ -768,7 +789,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "IMAGES", "LOGS", "RECIPES", "PARTS"}
+        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from macer.commands.train import run_name
 from macer.data import load
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
@@ -16,7 +15,7 @@ from macer.pseudo_labels import (
     with_pseudo_labels,
     without_hidden_labels,
 )
-from macer.recipes import named_recipe
+from macer.recipes import named_recipe, run_name
 from tiny_models import tiny_recipe, tiny_split
 
 SEMI = tiny_recipe(labelled=20, pseudo="first", pseudo_weight=0.25, sigma=0.5, seed=3)

@@ -11,6 +11,7 @@ from macer.commands.about import bench, data, recipes, zoo
 from macer.commands.audit import attack, verify
 from macer.commands.certify import certify, merge, predict
 from macer.commands.compare import compare, demo
+from macer.commands.paper import paper
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
 from macer.mistake import AuditFailed, Mistake
@@ -34,6 +35,7 @@ app.command(predict)
 app.command(report)
 app.command(history)
 app.command(compare)
+app.command(paper)
 app.command(export)
 app.command(zoo)
 app.command(recipes)
@@ -66,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "train": "continue with --resume",
             "certify": "the same command continues",
             "compare": "the same command continues",
+            "paper": "the same command continues",
         }
         sys.stderr.write(f"macer: {stop}; {how.get(command, 'begin again')}\n")
         return 128 + stop.signal_number

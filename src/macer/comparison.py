@@ -48,6 +48,7 @@ class Examination:
     stop: int | None
     skip: int
     settings: CertifyRecipe
+    soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
 
 
 def compare(
@@ -89,7 +90,7 @@ def compare(
         entries[name] = Entry(
             name,
             recipes[name],
-            tuple(_certified(folder, dataset, exam, device) for folder in folders),
+            tuple(certified(folder, dataset, exam, device) for folder in folders),
             passes_of(asked[0], training, folders[0]),
             float(np.median([_seconds(recipes[name], folder) for folder in folders])),
         )
@@ -129,13 +130,17 @@ def _of_seed(
     return replace(recipe, seed=seed, **teachers)
 
 
-def _certified(
+def certified(
     folder: Path, dataset: str, exam: Examination, device: torch.device
 ) -> CertificateLog:
+    """The run's certificates of the images, those that are not there yet made now."""
     classes = load_model(folder)[1].classes
     target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
     indices = chosen_images(len(exam.split.images), exam.start, exam.stop, exam.skip)
-    certify_data_set(target, exam.split, dataset, indices, exam.settings, folder, device=device)
+    certify_data_set(
+        target, exam.split, dataset, indices, exam.settings, folder,
+        device=device, soft_betas=exam.soft_betas,
+    )  # fmt: skip
     return select(read_log(folder), exam.start, exam.stop, exam.skip)
 
 

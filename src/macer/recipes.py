@@ -242,6 +242,11 @@ def recipe_from(fields: Mapping[str, Any]) -> TrainRecipe:
     return TrainRecipe(**typed)
 
 
+def run_name(recipe: str) -> str:
+    """The folder under runs/ that a training of a named recipe or a TOML file goes to."""
+    return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
+
+
 def _recipe_text(name: str) -> str:
     if name in recipe_names():
         return (files("macer") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from macer.commands.parameters import Data, Device, Skip, Start, Stop, chosen_device
 from macer.commands.printing import print_line, print_table
-from macer.commands.train import recipe_of, run_name
+from macer.commands.train import recipe_of
 from macer.mistake import Mistake
-from macer.recipes import CertifyRecipe, Whole, recipe_names
+from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
 
 
 def demo(*, out: Path = Path("demo"), device: Device = "auto") -> None:

@@ -11,7 +11,7 @@ from macer.commands.parameters import Data, Device, chosen_device
 from macer.commands.printing import print_line
 from macer.foreign import nearest
 from macer.mistake import Mistake
-from macer.recipes import TrainRecipe, Whole, read_recipe, recipe_names
+from macer.recipes import TrainRecipe, Whole, read_recipe, run_name
 
 
 def train(
@@ -76,11 +76,6 @@ def train(
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
     print_line(f"certify it with: macer certify {folder}")
-
-
-def run_name(recipe: str) -> str:
-    """The folder under runs/ that a training of this recipe goes to."""
-    return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
 
 
 def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:

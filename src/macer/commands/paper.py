@@ -1,0 +1,173 @@
+"""`macer paper`: the paper's tables and figures, published figures beside ours."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from macer.commands.parameters import Data, Device, chosen_device
+from macer.commands.printing import print_line, print_table, print_text
+from macer.mistake import Mistake
+from macer.pictures import check_picture
+from macer.progress import note
+from macer.recipes import CertifyRecipe, Whole
+
+if TYPE_CHECKING:
+    from macer.paper import ImagesOf, Item
+
+
+def paper(
+    item: str | None = None,
+    /,
+    *,
+    train: bool = False,
+    commands: bool = False,
+    only: str | None = None,
+    share: float = 1.0,
+    runs: Path = Path("runs"),
+    data: Data = None,
+    n0: Whole = 100,
+    n: Whole = 100_000,
+    alpha: float = 0.001,
+    start: Whole | None = None,
+    stop: Whole | None = None,
+    skip: Whole | None = None,
+    latex: bool = False,
+    markdown: bool = False,
+    plot: Path | None = None,
+    device: Device = "auto",
+) -> None:
+    """The tables and figures of the MACER paper, what was published beside what is here.
+
+    Parameters
+    ----------
+    item
+        Its name, such as table-1 or figure-3; without one all are listed.
+    train
+        Train and certify what is not here yet; continues where it stopped.
+    commands
+        Print the commands that would do so instead.
+    only
+        Only rows whose run's name contains this, such as cifar10-0.25.
+    share
+        Share of the paper's epochs to train for.
+    runs
+        Folder of the runs.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a certificate is false, for each image.
+    start
+        First test image; the paper's 500 images are taken by default.
+    stop
+        Test image to stop before.
+    skip
+        Take only images whose number is a multiple of this.
+    latex
+        Print LaTeX instead of a table for the terminal.
+    markdown
+        Print Markdown instead.
+    plot
+        File of a figure, PNG or PDF by its ending; NAME.png by default.
+    """
+    from macer.paper import check_share, read_item
+    from macer.paper import only as chosen_rows
+
+    if latex and markdown:
+        raise Mistake("choose one of --latex and --markdown")
+    if item is None:
+        _list(runs)
+        return
+    chosen = chosen_rows(read_item(item), only)
+    if plot and not chosen.panels:
+        raise Mistake(f"plot must be left out with {item}, which is a table, got {plot}")
+    if plot:
+        check_picture(plot)
+    check_share(share)
+    images = _images_of(start, stop, skip)
+    settings = CertifyRecipe(n0=n0, n=n, alpha=alpha)
+    if commands:
+        for line in _commands(chosen, share, runs, images, settings, data):
+            print_line(line)
+        return
+    from macer import forms, paper_tables, reproduction
+
+    if train:
+        reproduction.reproduce(
+            chosen,
+            runs,
+            settings=settings,
+            share=share,
+            images=images,
+            data=data,
+            device=chosen_device(device),
+        )
+    found = reproduction.find(chosen, runs, images)
+    if chosen.panels:
+        from macer.paper_figures import plot as draw
+
+        file = plot or Path(f"{item}.png")
+        draw(chosen, found, file)
+    cells, notes = paper_tables.cells(chosen, found), paper_tables.notes(chosen, found)
+    if latex or markdown:
+        print_text((forms.latex if latex else forms.markdown)(*cells, notes))
+    else:
+        print_line(f"{item} · {chosen.title}")
+        print_table(*cells)
+        for line in notes:
+            print_line(line)
+    if chosen.panels:
+        note(f"figure: {file}")
+
+
+def _list(runs: Path) -> None:
+    """All tables and figures, and how much of them is here."""
+    from macer.paper import item_names, read_item
+    from macer.reproduction import find
+
+    rows = []
+    for name in item_names():
+        found = find(read_item(name), runs)
+        models = {one.row.run(): one.log for one in found}
+        here = sum(log is not None for log in models.values())
+        rows.append((name, read_item(name).title, f"{len(models)}", f"{here}"))
+    print_table(("name", "what", "models", f"certified in {runs}"), rows)
+
+
+def _images_of(start: int | None, stop: int | None, skip: int | None) -> "ImagesOf":
+    """The images asked for, or else the paper's."""
+    from macer.paper import Images, images_of
+
+    if (start, stop, skip) == (None, None, None):
+        return images_of
+    images = Images(start or 0, stop, 1 if skip is None else skip)
+    for name in ("start", "skip"):
+        least = int(name == "skip")
+        if getattr(images, name) < least:
+            raise Mistake(f"{name} must be at least {least}, got {getattr(images, name)}")
+    return lambda dataset: images
+
+
+def _commands(
+    item: "Item",
+    share: float,
+    runs: Path,
+    images: "ImagesOf",
+    settings: CertifyRecipe,
+    data: Path | None,
+) -> Iterator[str]:
+    """What to type for each model of an item."""
+    from macer.paper import commands, shortened
+
+    for name, row in {row.run(): row for row in item.rows}.items():
+        recipe = shortened(row.train_recipe(), share)
+        yield from commands(
+            row,
+            recipe,
+            str(runs / name),
+            images(recipe.dataset),
+            settings,
+            soft_betas=item.soft_betas,
+            data=str(data) if data else None,
+        )
