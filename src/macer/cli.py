@@ -15,6 +15,7 @@ from macer.commands.paper import paper
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
 from macer.mistake import AuditFailed, Mistake
+from macer.ranks import is_first, started_by_torchrun
 from macer.stopping import Stopped
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
@@ -45,10 +46,12 @@ app.command(bench)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line and exit code 2."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        _check_processes(given)
+        app(given, exit_on_error=False, print_error=False)
     except (CycloptsError, Mistake) as error:
-        sys.stderr.write(f"macer: {' '.join(str(error).split())}\n")
+        _complain(" ".join(str(error).split()))
         return 2
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stdout = None  # nothing to flush at the exit
@@ -57,22 +60,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno not in NO_ROOM:
             raise
         what = f"cannot use {error.filename}" if error.filename else "cannot write"
-        sys.stderr.write(f"macer: {what}: {error.strerror}\n")
+        _complain(f"{what}: {error.strerror}")
         return 2
     except AuditFailed as failure:
-        sys.stderr.write(f"macer: not verified: {failure}\n")
+        _complain(f"not verified: {failure}")
         return 1
     except Stopped as stop:
-        command = (sys.argv[1:] if arguments is None else list(arguments))[0]
         how = {
             "train": "continue with --resume",
             "certify": "the same command continues",
             "compare": "the same command continues",
             "paper": "the same command continues",
         }
-        sys.stderr.write(f"macer: {stop}; {how.get(command, 'begin again')}\n")
+        _complain(f"{stop}; {how.get(given[0], 'begin again')}")
         return 128 + stop.signal_number
     except KeyboardInterrupt:
-        sys.stderr.write("macer: interrupted\n")
+        _complain("interrupted")
         return 130
     return 0
+
+
+def _check_processes(given: Sequence[str]) -> None:
+    """Refuse several processes for what one alone can do."""
+    if started_by_torchrun() and given[:1] not in (["train"], ["certify"]):
+        command = given[0] if given else "macer"
+        raise Mistake(f"torchrun must start train or certify, got {command}; run it in one process")
+
+
+def _complain(line: str) -> None:
+    """One line on standard error; of several processes the first one speaks."""
+    if is_first():
+        sys.stderr.write(f"macer: {line}\n")

@@ -36,15 +36,21 @@ class Resident:
 class Streamed:
     """Images that threads read from their files, batch after batch, some steps ahead."""
 
-    def __init__(self, images: ImageFiles, recipe: TrainRecipe, device: torch.device) -> None:
+    def __init__(
+        self,
+        images: ImageFiles,
+        recipe: TrainRecipe,
+        device: torch.device,
+        size: int | None = None,
+    ) -> None:
         self.images, self.recipe = images, recipe
-        self._shape = (recipe.batch, *images.shape[1:])
+        self._shape = (size or recipe.batch, *images.shape[1:])
         self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
         self._copies: deque[torch.cuda.Event] = deque()  # that the device may not have made yet
 
     def batches(self, order: Tensor, epoch: int) -> Generator[None]:
         """Before each step, put its images where `picked` finds them."""
-        numbers, size = order.tolist(), self.recipe.batch
+        numbers, size = order.tolist(), self._shape[0]
         waiting: deque[Reading] = deque()
         pool = ThreadPoolExecutor(THREADS)
         try:
@@ -93,8 +99,10 @@ class Reading(NamedTuple):
     images: list[Future[None]]
 
 
-def feed(images: Images, recipe: TrainRecipe, device: torch.device) -> Resident | Streamed:
-    """What gives a training its images."""
+def feed(
+    images: Images, recipe: TrainRecipe, device: torch.device, size: int
+) -> Resident | Streamed:
+    """What gives a training its images, so many a step."""
     if isinstance(images, ImageFiles):
-        return Streamed(images, recipe, device)
+        return Streamed(images, recipe, device, size)
     return Resident(images, device)

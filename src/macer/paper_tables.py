@@ -10,6 +10,8 @@ from macer.reproduction import Reproduction
 from macer.scores import average_certified_radius, certified_accuracy, standard_error
 from macer.tables import radius_text, setting, with_error
 
+PAPERS_N = 100_000  # by [Cohen+19], whose code the paper certifies with
+
 Cells = tuple[list[str], list[list[str]]]
 
 
@@ -108,6 +110,8 @@ def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
     )
     logs = [one.log for one in found if one.log]
     ours = [f"here: {conditions(logs)}; ± is one standard error over the images."] if logs else []
+    if any(log.n not in (None, PAPERS_N) for log in logs):
+        ours.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
     remarks = [f"{one.row.run()}: {one.remark}." for one in found if one.remark]
     absent = list(dict.fromkeys(one.row.run() for one in found if not one.log))
     todo = [_todo(item, absent)] if absent else []

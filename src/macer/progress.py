@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from macer.ranks import is_first
+
 SECONDS_BETWEEN_LINES = 10.0
 
 # Progress goes to standard error, so that tables on standard output can be piped.
-console = Console(stderr=True)
+console = Console(stderr=True, quiet=not is_first())
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from macer.noise import Purpose, fill_normal, key, stream
 from macer.optimizers import make_optimizer
 from macer.packing import Packed, pack, unpack
 from macer.pseudo_labels import loss_weights
+from macer.ranks import ALONE, Ranks
 from macer.recipes import TrainRecipe
 from macer.run import Metrics, Tensors
 from macer.sampling import epoch_order, new_odds, odds_are_due
@@ -37,9 +38,12 @@ class Trainer:
         device: torch.device,
         *,
         teacher: nn.Module | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.recipe = recipe
         self.device = device
+        self.ranks = ranks
+        self.size = _part_of_batch(recipe, ranks)
         bf16 = resolved(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
@@ -47,12 +51,12 @@ class Trainer:
         channels, height, width = split.images.shape[1:]
         fused = bf16 and device.type == "cuda"
         self.network = for_training(model, (channels, height, width)) if fused else model
-        self.feed = feed(split.images, recipe, device)
+        self.feed = feed(split.images, recipe, device, self.size)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.loss_weights = loss_weights(len(split.images), recipe).to(device)
         self.odds = torch.ones(len(split.images), dtype=torch.float64)
         self.teacher = teacher
-        self._inputs = _inputs(recipe, device)
+        self._inputs = _inputs(self.size, device)
         self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
         self._objective = find_objective(recipe.loss)
         self._generator = torch.Generator(device)
@@ -64,9 +68,10 @@ class Trainer:
         self.samples = recipe.batch * recipe.k
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
-        # A user's own objective may look at its tensors from the host, which no graph can.
+        # A user's own objective may look at its tensors from the host, which no graph can; nor do
+        # we record what processes say to each other.
         self._run: Callable[[], None] = self._next_step
-        if device.type == "cuda" and recipe.loss in LOSSES:
+        if device.type == "cuda" and recipe.loss in LOSSES and ranks.count == 1:
             self._run = CapturedStep(self._next_step, [self._generator])
 
     @property
@@ -94,19 +99,23 @@ class Trainer:
         """Take the steps that are left of this epoch."""
         if self.at_end_of_epoch and odds_are_due(self.recipe, self.epoch):
             self._draw_up_odds()
-        order, offsets, flips = self._plan(self.epoch)
+        order, offsets, flips = map(self._own_rows, self._plan(self.epoch))
         if isinstance(self._run, CapturedStep):
             self._run.record_anew_if_changed(self._phase())
-        begin = self.step % self.steps_per_epoch * self.recipe.batch
-        end = self.steps_per_epoch * self.recipe.batch
-        with closing(self.feed.batches(order[begin:end], self.epoch)) as batches:
-            for start in range(begin, end, self.recipe.batch):
-                rows = slice(start, start + self.recipe.batch)
+        begin = self.step % self.steps_per_epoch * self.size
+        with closing(self.feed.batches(order[begin:], self.epoch)) as batches:
+            for start in range(begin, len(order), self.size):
+                rows = slice(start, start + self.size)
                 next(batches)
                 self._prepare(order[rows], offsets[rows], flips[rows])
                 self._run()
                 self.step += 1
                 yield
+
+    def _own_rows(self, values: Tensor) -> Tensor:
+        """This process's part of each step's rows, step after step."""
+        by_step = values.view(self.steps_per_epoch, self.recipe.batch, *values.shape[1:])
+        return self.ranks.part(by_step.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
 
     def _phase(self) -> tuple[float, bool]:
         """What objectives make of the epoch on the host."""
@@ -126,7 +135,8 @@ class Trainer:
         inputs.decay.fill_(min(recipe.ema, (1 + self.step) / (10 + self.step)))
         for count, numbers in inputs.uniform.items():
             numbers.copy_(self._numbers(count))
-        torch.manual_seed(int(stream(recipe.seed, Purpose.NETWORK, self.step).integers(2**63)))
+        network = stream(recipe.seed, Purpose.NETWORK, self.step, self.ranks.rank)
+        torch.manual_seed(int(network.integers(2**63)))
         self._generator.manual_seed(key(recipe.seed, Purpose.TRAINING, self.step, 0))
 
     def _next_step(self) -> None:
@@ -143,6 +153,7 @@ class Trainer:
             self.odds = new_odds(
                 self.recipe, self.epoch, self.odds, self.model, self.images, self.labels
             )
+        self.ranks.copy_from_first(self.odds)  # GPUs may differ in the last bits of logits
 
     def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         """The epoch's order of images and each one's crop and flip."""
@@ -151,8 +162,9 @@ class Trainer:
         random = stream(seed, Purpose.AUGMENTATION, epoch)
         offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
         flips = random.random(n) < 0.5 if self.recipe.flip else np.zeros(n, dtype=bool)
+        used = self.steps_per_epoch * self.recipe.batch
         order_, offsets_, flips_ = (
-            torch.from_numpy(values).to(self.device) for values in (order, offsets, flips)
+            torch.from_numpy(values[:used]).to(self.device) for values in (order, offsets, flips)
         )
         return order_, offsets_, flips_
 
@@ -180,15 +192,16 @@ class Trainer:
     def _noise(self, images: int) -> Tensor:
         """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
         channels, height, width = self.feed.images.shape[1:]
-        # Channels last, in memory too.
-        noise = torch.empty((images, self.recipe.k, height, width, channels), device=self.device)
+        # Of the whole batch, whichever process takes which part; channels last, in memory too.
+        shape = (images * self.ranks.count, self.recipe.k, height, width, channels)
+        noise = torch.empty(shape, device=self.device)
         if self.device.type == "cpu":
             fill_normal(
                 noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
             )
         else:
             noise.normal_(generator=self._generator)
-        return noise.mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
+        return self.ranks.part(noise).mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
 
     def _uniform(self, count: int) -> Tensor:
         """The step's random numbers in [0, 1) for an objective."""
@@ -198,7 +211,9 @@ class Trainer:
 
     def _numbers(self, count: int) -> Tensor:
         random = stream(self.recipe.seed, Purpose.OBJECTIVE, self.step)
-        return torch.from_numpy(random.random(count, np.float32))
+        return self.ranks.part(
+            torch.from_numpy(random.random(count * self.ranks.count, np.float32))
+        )
 
     def _update(self, loss: Tensor, statistics: Packed) -> None:
         """One step of the optimiser, or none if the loss or a gradient is not finite.
@@ -207,6 +222,8 @@ class Trainer:
         `found_inf` is 1, and the batch-norm statistics go back to what they were.
         """
         parameters = [p for p in self.model.parameters() if p.grad is not None]
+        self.ranks.average([loss, *(p.grad for p in parameters if p.grad is not None)])
+        self.ranks.average([b for b in self.model.buffers() if b.is_floating_point()])
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         bad = ~(loss + norm).isfinite()
         if self.recipe.clip:
@@ -301,6 +318,15 @@ class Trainer:
         }
 
 
+def _part_of_batch(recipe: TrainRecipe, ranks: Ranks) -> int:
+    """The images of a step that this process takes."""
+    if recipe.batch % ranks.count:
+        raise Mistake(
+            f"batch must be a multiple of the {ranks.count} processes, got {recipe.batch}"
+        )
+    return recipe.batch // ranks.count
+
+
 def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
@@ -318,8 +344,8 @@ class Inputs:
     uniform: dict[int, Tensor]  # the random numbers of an objective, by their count
 
 
-def _inputs(recipe: TrainRecipe, device: torch.device) -> Inputs:
-    rows = torch.zeros(recipe.batch, dtype=torch.int64, device=device)
-    offsets = torch.zeros((recipe.batch, 2), dtype=torch.int64, device=device)
+def _inputs(size: int, device: torch.device) -> Inputs:
+    rows = torch.zeros(size, dtype=torch.int64, device=device)
+    offsets = torch.zeros((size, 2), dtype=torch.int64, device=device)
     lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
     return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})

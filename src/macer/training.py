@@ -1,8 +1,10 @@
 """The training loop: from a recipe and images to a run with a model in it."""
 
 import json
+import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from macer.mistake import Mistake
 from macer.noise import Purpose, stream
 from macer.progress import bar, note
 from macer.pseudo_labels import with_pseudo_labels, without_hidden_labels
+from macer.ranks import ALONE, Ranks
 from macer.recipes import TrainRecipe
 from macer.run import (
     Metrics,
@@ -43,6 +46,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
     watch: Callable[[Metrics], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Path:
     """Train a model and return the path of its file, FOLDER/model.safetensors.
 
@@ -55,23 +59,26 @@ def train(
         checkpoint_seconds: the least time between two checkpoints.
         validation: of the held-out images.
         watch: called with each epoch's metrics.
+        ranks: this process among those that train together, each with a part of every batch; the
+            first one writes. Batch-norm takes its statistics from a part.
     """
     _check_images(split, recipe)
     training, held_out = _hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
     teachers = load_teachers(recipe, card, torch.device(device))
-    trainer = _trainer(recipe, card, training, teachers, torch.device(device))
-    run = open_run(
-        folder,
-        recipe,
-        fingerprint(split),
-        resume=resume,
-        models_sha256={field: teacher.sha256 for field, teacher in teachers.items()},
-    )
-    with locked(run.folder):  # before, a temporary file may be a living writer's
-        remove_leftovers(run.folder)
-        remove_leftovers(run.checkpoints)
+    trainer = _trainer(recipe, card, training, teachers, torch.device(device), ranks)
+    run = Run(folder)
+    with ExitStack() as stack:
+
+        def open_and_lock() -> None:
+            models = {field: teacher.sha256 for field, teacher in teachers.items()}
+            open_run(folder, recipe, fingerprint(split), resume=resume, models_sha256=models)
+            stack.enter_context(locked(folder))  # before, a temporary may be a living writer's
+            remove_leftovers(folder)
+            remove_leftovers(run.checkpoints)
+
+        ranks.first_does(open_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         try:
@@ -82,7 +89,7 @@ def train(
                 "one of them"
             ) from None
         saver.save()
-        _finish(run, trainer, card, saver.metrics)
+        ranks.first_does(lambda: _finish(run, trainer, card, saver.metrics))
     return run.model
 
 
@@ -92,10 +99,11 @@ def _trainer(
     training: Split,
     teachers: Teachers,
     device: torch.device,
+    ranks: Ranks,
 ) -> Trainer:
     torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
     teacher = teachers["teacher"].model if "teacher" in teachers else None
-    return Trainer(recipe, card.build(), training, device, teacher=teacher)
+    return Trainer(recipe, card.build(), training, device, teacher=teacher, ranks=ranks)
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -104,6 +112,7 @@ def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
         recipe = trainer.recipe
         note(f"labelling {len(trainer.images) - recipe.labelled} images by {recipe.pseudo}")
         trainer.labels = with_pseudo_labels(trainer.labels, trainer.images, first.model, recipe)
+        trainer.ranks.copy_from_first(trainer.labels)
 
 
 def _loop(
@@ -128,19 +137,26 @@ def _loop(
             samples = (trainer.step - first_step) * trainer.samples
             metrics = trainer.close_epoch()  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
-            last = trainer.epoch == trainer.recipe.epochs
-            if held_out and (last or trainer.epoch % validation.every == 0):
-                metrics |= validate(
-                    trainer.averaged_model(),
-                    held_out,
-                    trainer.recipe,
-                    samples=validation.samples,
-                    device=trainer.device,
-                )
-            saver.record(metrics)
-            if watch:
-                watch(metrics)
+            if trainer.ranks.first:
+                metrics |= _looked(trainer, held_out, validation)
+                saver.record(metrics)
+                if watch:
+                    watch(metrics)
             saver.save_if_due(signals)
+
+
+def _looked(trainer: Trainer, held_out: Split | None, validation: Validation) -> Metrics:
+    """What a look at the held-out images finds, where one is due."""
+    last = trainer.epoch == trainer.recipe.epochs
+    if held_out is None or not (last or trainer.epoch % validation.every == 0):
+        return {}
+    return validate(
+        trainer.averaged_model(),
+        held_out,
+        trainer.recipe,
+        samples=validation.samples,
+        device=trainer.device,
+    )
 
 
 def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics]) -> None:
@@ -149,7 +165,10 @@ def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics])
     manifest = run.read_manifest()
     if manifest.get("status") != "trained":  # else it tells of the training that was
         manifest["device"] = _device_name(trainer.device)
-        manifest["speed"] = training_speed(trainer.recipe, card, metrics, trainer.device)
+        manifest["processes"] = trainer.ranks.count
+        manifest["speed"] = training_speed(
+            trainer.recipe, card, metrics, trainer.device, devices=trainer.ranks.count
+        )
     run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
 
 
@@ -230,15 +249,20 @@ class Saver:
         self.last = time.monotonic()
 
     def save_if_due(self, signals: list[int]) -> None:
-        """Save if the last checkpoint is old enough; save and leave if a signal came."""
-        if signals or time.monotonic() - self.last >= self.seconds:
+        """Save if the last checkpoint is old enough; save and leave if a signal came to any."""
+        asked = self.trainer.ranks.any(bool(signals))
+        if asked:
+            # None leaves before it is saved: whoever started us would end the others then.
+            self.trainer.ranks.first_does(self.save)
+            number = signals[0] if signals else signal.SIGTERM
+            raise Stopped(number, f"stopped at step {self.trainer.step}; the state is saved")
+        if time.monotonic() - self.last >= self.seconds:
             self.save()
-        if signals:
-            raise Stopped(signals[0], f"stopped at step {self.trainer.step}; the state is saved")
 
     def save(self) -> None:
-        """Save now."""
-        save_checkpoint(self.run, *self.trainer.state())
+        """Save now, if this is the process that writes."""
+        if self.trainer.ranks.first:
+            save_checkpoint(self.run, *self.trainer.state())
         self.last = time.monotonic()
 
     def record(self, line: Metrics) -> None:

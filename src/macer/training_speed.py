@@ -67,9 +67,14 @@ def _samples_of_epoch(metrics: Sequence[Metrics], recipe: TrainRecipe) -> float:
 
 
 def training_speed(
-    recipe: TrainRecipe, card: ModelCard, metrics: Sequence[Metrics], device: torch.device
+    recipe: TrainRecipe,
+    card: ModelCard,
+    metrics: Sequence[Metrics],
+    device: torch.device,
+    *,
+    devices: int = 1,
 ) -> dict[str, float]:
-    """Seconds of all epochs, noisy samples a second and, on a GPU, the share of its matrix rate.
+    """Seconds of all epochs, noisy samples a second and, on GPUs, the share of their matrix rate.
 
     The seconds are those of the steps that led to the model, in whichever process. An epoch that
     was resumed counts at the speed of its last part, one that was not recorded at the mean of the
@@ -82,7 +87,7 @@ def training_speed(
     speed = {"seconds": recipe.epochs * mean, "samples_per_second": rate}
     # A user's own objective may ask more of a network than a little one has.
     if device.type == "cuda" and recipe.loss in LOSSES:
-        peak = matrix_rate(device)
+        peak = devices * matrix_rate(device)
         share = rate * operations_of_sample(recipe, card) / peak
         speed |= {"matrix_rate": peak, "matrix_share": share}
     return speed

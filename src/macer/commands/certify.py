@@ -19,6 +19,7 @@ from macer.commands.parameters import (
 )
 from macer.commands.printing import print_line, print_report
 from macer.mistake import Mistake
+from macer.ranks import joined
 from macer.recipes import CertifyRecipe, Whole
 from macer.zoo import in_zoo, user_folder
 
@@ -62,9 +63,10 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certifying import at_radius, certify_data_set, chosen_images
+    from macer.certifying import at_radius, chosen_images
     from macer.data import classes_of, load
     from macer.logs import read_log
+    from macer.sharding import certify_together
     from macer.targets import check_target, find_target
 
     check_target(target, weights=weights, normalise=normalise)
@@ -78,10 +80,12 @@ def certify(
     indices = chosen_images(len(split.images), start, stop, skip)
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    contents = certify_data_set(
-        found, split, name, indices, settings, folder,
-        device=chosen_device(device), batch_size=batch_size, soft_betas=soft_betas,
-    )  # fmt: skip
+    device_ = chosen_device(device)
+    with joined(device_) as ranks:
+        contents = certify_together(
+            found, split, name, indices, settings, folder, ranks=ranks,
+            device=device_, batch_size=batch_size, soft_betas=soft_betas,
+        )  # fmt: skip
     if settings.radius is not None:
         print_line(at_radius(contents))
     else:

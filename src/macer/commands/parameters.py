@@ -1,11 +1,13 @@
 """Parameters that commands share, and the device that one of them chooses."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from macer.mistake import Mistake
+from macer.ranks import started_by_torchrun
 from macer.recipes import Whole
 
 if TYPE_CHECKING:
@@ -39,4 +41,21 @@ def chosen_device(name: str) -> "torch.device":
         raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and started_by_torchrun():
+        return _own_gpu()
     return torch.device(name)
+
+
+def _own_gpu() -> "torch.device":
+    """The GPU of this process among those of its machine."""
+    import torch
+
+    processes, gpus = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+    if processes > gpus:
+        raise Mistake(
+            f"nproc-per-node must be at most the number of GPUs, {gpus}, got {processes}; or add "
+            "--device cpu"
+        )
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from macer.ranks import is_first
+
 if TYPE_CHECKING:
     from macer.logs import CertificateLog
 
@@ -19,9 +21,10 @@ def print_line(text: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text as it is."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Print text as it is; of several processes the first one does."""
+    if is_first():
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -49,5 +52,5 @@ def print_report(logs: Sequence["CertificateLog"], form: str = "terminal") -> No
 
 def _console() -> Console:
     """Standard output; as wide as its tables when it is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=1000)
+    console = Console(quiet=not is_first())
+    return console if console.is_terminal else Console(width=1000, quiet=not is_first())

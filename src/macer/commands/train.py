@@ -11,6 +11,7 @@ from macer.commands.parameters import Data, Device, chosen_device
 from macer.commands.printing import print_line
 from macer.foreign import nearest
 from macer.mistake import Mistake
+from macer.ranks import joined
 from macer.recipes import TrainRecipe, Whole, read_recipe, run_name
 
 
@@ -62,17 +63,19 @@ def train(
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = out or Path("runs") / run_name(recipe)
     split = load(fields.dataset, "train", data)
-    with watching(folder, tensorboard) as watch:
+    device_ = chosen_device(device)
+    with watching(folder, tensorboard) as watch, joined(device_) as ranks:
         train_model(
             fields,
             split,
             classes_of(fields.dataset, data),
             folder,
-            device=chosen_device(device),
+            device=device_,
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             validation=Validation(validate_every, validate_samples),
             watch=watch,
+            ranks=ranks,
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
     print_line(f"certify it with: macer certify {folder}")

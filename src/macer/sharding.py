@@ -1,0 +1,69 @@
+"""A data set certified by several processes, each some images, whose journals become one."""
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from macer.certifying import certify_data_set
+from macer.data import Split
+from macer.files import locked
+from macer.journal import Contents, merge_journals, read_journal
+from macer.ranks import ALONE, Ranks
+from macer.recipes import CertifyRecipe
+from macer.targets import Target
+
+JOURNAL = "certificates.journal"
+
+
+def certify_together(
+    target: Target,
+    split: Split,
+    dataset: str,
+    indices: Sequence[int],
+    recipe: CertifyRecipe,
+    folder: Path,
+    *,
+    ranks: Ranks = ALONE,
+    **arguments: Any,
+) -> Contents:
+    """`certify_data_set`, by all processes together: FOLDER/parts/RANK is one's until the end.
+
+    Parts that were left by processes that died are put into the folder's journal first, however
+    many there were and are, so that nothing that was recorded is done again.
+    """
+    ranks.first_does(lambda: gather(folder))
+    if ranks.count == 1:
+        return certify_data_set(target, split, dataset, indices, recipe, folder, **arguments)
+    done = _certified(folder, arguments.get("soft_betas", ()))
+    mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
+    part = folder / "parts" / str(ranks.rank)
+    certify_data_set(target, split, dataset, mine, recipe, part, **arguments)
+    ranks.wait()
+    ranks.first_does(lambda: gather(folder))
+    return read_journal(folder / JOURNAL)
+
+
+def gather(folder: Path) -> None:
+    """Put the certificates of all parts into the folder, then remove the parts."""
+    parts = folder / "parts"
+    by_place: dict[Path, list[Path]] = {}  # . for hard certificates, bernstein-BETA for soft ones
+    with ExitStack() as stack:
+        for journal in sorted(parts.glob(f"**/{JOURNAL}")):
+            stack.enter_context(locked(journal.parent))  # refuses one that is being written
+            place = Path(*journal.parent.relative_to(parts).parts[1:])
+            by_place.setdefault(place, []).append(journal.parent)
+        for place, some in by_place.items():
+            merge_journals(some, folder / place)
+        if by_place:
+            shutil.rmtree(parts)
+
+
+def _certified(folder: Path, soft_betas: Sequence[float]) -> set[int]:
+    """The images that all of the folder's journals have."""
+    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    journals = [where / JOURNAL for where in folders]
+    if not all(journal.is_file() for journal in journals):
+        return set()
+    return set.intersection(*(set(read_journal(journal).records) for journal in journals))

@@ -1,0 +1,168 @@
+"""Several processes: what each takes of a step, and what they make together."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from macer.cli import main
+from macer.feeding import Streamed
+from macer.mistake import Mistake
+from macer.ranks import ALONE, Ranks, is_first, joined, started_by_torchrun
+from macer.run import Run
+from macer.trainer import Trainer
+from macer.training import train
+from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
+from two_processes import NORMED, SAME
+
+CPU = torch.device("cpu")
+TESTS = Path(__file__).parent
+
+
+def torchrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Two processes on this machine."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *arguments],
+        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=environment,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of two_processes.py."""
+    out = tmp_path_factory.mktemp("together")
+    done = torchrun(str(TESTS / "two_processes.py"), str(out))
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+# law
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAME)
+def test_two_processes_train_the_model_that_one_trains(name, together, tmp_path):
+    train(SAME[name], tiny_split(), CLASSES, tmp_path)
+    one, two = (load_file(folder / "model.safetensors") for folder in (tmp_path, together / name))
+    assert one.keys() == two.keys()
+    for tensor in one:
+        assert torch.allclose(one[tensor], two[tensor], rtol=1e-3, atol=1e-5), tensor
+    alone, both = Run(tmp_path).read_metrics(), Run(together / name).read_metrics()
+    assert [line["loss"] for line in both] == pytest.approx(
+        [line["loss"] for line in alone], rel=1e-3
+    )
+    assert [line["epoch"] for line in both] == [1, 2, 3]
+    assert Run(together / name).read_manifest()["processes"] == 2
+
+
+@pytest.mark.slow
+def test_all_stop_when_one_is_asked_to_and_go_on_to_the_same_weights(together):
+    """Bit for bit: the statistics of batch-norm, which attacks see, are those of all processes."""
+    told = [(together / f"stopped-{rank}").read_text() for rank in (0, 1)]
+    assert told == ["stopped at step 8; the state is saved: ['000000008']"] * 2
+    one, two = ((together / n / "model.safetensors").read_bytes() for n in ("normed", "resumed"))
+    assert one == two
+    assert len(Run(together / "resumed").read_metrics()) == NORMED.epochs
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_parts_of_a_step_make_up_the_step_of_one_process(count):
+    recipe = tiny_recipe(crop=2, flip=True)
+    split = tiny_split()
+    alone = Trainer(recipe, tiny(3, 1), split, CPU)
+    parts = [Trainer(recipe, tiny(3, 1), split, CPU, ranks=Ranks(r, count)) for r in range(count)]
+    for trainer in (alone, *parts):
+        trainer.step = 2
+    assert torch.equal(torch.cat([t._noise(t.size) for t in parts]), alone._noise(alone.size))
+    whole = alone._numbers(4 * alone.size)
+    assert torch.equal(torch.cat([t._numbers(4 * t.size) for t in parts]), whole)
+    for i, values in enumerate(alone._plan(1)):
+        own = [t._own_rows(t._plan(1)[i]).split(t.size) for t in parts]
+        steps = [torch.cat(step) for step in zip(*own, strict=True)]
+        assert torch.equal(torch.cat(steps), values)
+        assert torch.equal(alone._own_rows(values), values)
+
+
+def test_a_network_draws_other_random_numbers_in_each_process():
+    drawn = []
+    for rank in (0, 1):
+        trainer = Trainer(tiny_recipe(), tiny(3, 1), tiny_split(), CPU, ranks=Ranks(rank, 2))
+        trainer._prepare(*(values[:8] for values in trainer._plan(0)))
+        drawn.append(torch.rand(1).item())
+    assert drawn[0] != drawn[1]
+
+
+def test_images_from_files_are_read_for_the_own_part_only():
+    class Files:
+        shape = (8, 1, 2, 2)
+        read: list[int] = []  # noqa: RUF012
+
+        def middle(self, number: int) -> np.ndarray:
+            self.read.append(number)
+            return np.full((1, 2, 2), number, np.uint8)
+
+    feed = Streamed(Files(), tiny_recipe(batch=4), CPU, 2)
+    seen = [feed.picked(None)[:, 0, 0, 0].tolist() for _ in feed.batches(torch.arange(4), 0)]
+    assert seen == [[0, 1], [2, 3]] and sorted(Files.read) == [0, 1, 2, 3]
+
+
+def test_alone_nothing_is_exchanged():
+    value = torch.ones(3)
+    ALONE.average([value])
+    ALONE.copy_from_first(value)
+    assert value.tolist() == [1, 1, 1] and ALONE.part(value) is not None
+    assert ALONE.any(True) and not ALONE.any(False)
+    assert ALONE.first_does(lambda: 5) == 5
+    with joined(CPU) as ranks:
+        assert ranks == ALONE
+
+
+def test_the_first_process_is_the_one_that_speaks(monkeypatch, capsys):
+    assert is_first() and not started_by_torchrun()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, spoken in (("0", True), ("1", False)):
+        monkeypatch.setenv("RANK", rank)
+        assert started_by_torchrun() and is_first() == spoken
+        assert main(["zoo"]) == 2
+        line = "macer: torchrun must start train or certify, got zoo; run it in one process\n"
+        assert capsys.readouterr().err == line * spoken
+
+
+# refusal
+
+
+def test_a_batch_that_cannot_be_shared_is_refused():
+    with pytest.raises(Mistake, match="batch must be a multiple of the 3 processes, got 16"):
+        Trainer(tiny_recipe(), tiny(3, 1), tiny_split(), CPU, ranks=Ranks(0, 3))
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    from macer.commands.parameters import chosen_device
+
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(Mistake, match="nproc-per-node must be at most the number of GPUs, 1, got"):
+        chosen_device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert chosen_device("auto") == torch.device("cuda", 1) == chosen[0]
+
+
+@pytest.mark.slow
+def test_a_mistake_is_one_line_of_all_processes(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    done = torchrun("-m", "--", "macer", "train", "demo", "--out", "run", cwd=tmp_path)
+    said = [line for line in done.stderr.splitlines() if line.startswith("macer:")]
+    assert said == ["macer: run must be a new folder or a run; choose another --out"]
+    assert done.returncode != 0 and [f.name for f in (tmp_path / "run").iterdir()] == ["notes.txt"]

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from macer.cli import main
+from macer.files import locked
+from macer.mistake import Mistake
+from macer.sharding import gather
+from test_ranks import torchrun
+
+MODEL = "zoo:mnist-0.25"
+SETTINGS = ["--dataset", "mnist-sample", "--n0", "20", "--n", "200", "--device", "cpu"]
+
+
+def certify(out: str, *images: str) -> int:
+    return main(["certify", MODEL, *SETTINGS, "--out", out, *images])
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# law
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_table_that_one_makes(here):
+    assert certify("one", "--stop", "7", "--soft-betas", "1") == 0
+    done = torchrun(
+        *("-m", "--", "macer", "certify", MODEL, *SETTINGS),
+        *("--out", "two", "--stop", "7", "--soft-betas", "1"),
+        cwd=here,
+    )
+    assert done.returncode == 0, done.stderr
+    for table in ("certificates.tsv", "bernstein-1/certificates.tsv"):
+        assert Path("two", table).read_bytes() == Path("one", table).read_bytes()
+    assert not Path("two/parts").exists()
+    assert done.stdout.count("Average certified radius") == 1
+
+
+def test_parts_of_processes_that_died_are_not_done_again(here, capsys):
+    """However many there were: the images of parts 0 and 5, and those of the folder itself."""
+    assert certify("whole", "--stop", "6") == 0
+    assert certify("torn", "--stop", "1") == 0
+    assert certify("torn/parts/0", "--start", "1", "--stop", "3") == 0
+    assert certify("torn/parts/5", "--start", "4", "--stop", "5") == 0
+    capsys.readouterr()
+    assert certify("torn", "--stop", "6") == 0
+    assert "4 of 6 images are certified already" in capsys.readouterr().err
+    table = "certificates.tsv"
+    assert Path("torn", table).read_bytes() == Path("whole", table).read_bytes()
+    assert not Path("torn/parts").exists()
+
+
+# refusal
+
+
+def test_parts_that_are_being_written_are_left_alone(here, capsys):
+    assert certify("run/parts/0", "--stop", "2") == 0
+    before = Path("run/parts/0/certificates.journal").read_bytes()
+    with locked(Path("run/parts/0")), pytest.raises(Mistake, match="is being written by another"):
+        gather(Path("run"))
+    assert Path("run/parts/0/certificates.journal").read_bytes() == before
+    gather(Path("run"))
+    assert Path("run/certificates.journal").read_bytes() and not Path("run/parts").exists()
+
+
+def test_parts_of_other_settings_are_refused_and_kept(here, capsys):
+    assert certify("run", "--stop", "1") == 0
+    assert certify("run/parts/0", "--start", "1", "--stop", "2", "--seed", "5") == 0
+    capsys.readouterr()
+    assert certify("run", "--stop", "2") == 2
+    assert "seed must be" in capsys.readouterr().err
+    assert Path("run/parts/0/certificates.journal").exists()
