@@ -650,6 +650,8 @@ MISTAKES = [
         "predict run digit.png --precision bf16",
         "precision must be fp32, that of the certificates in run, got bf16; add --precision fp32\n",
     ),
+    ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
+    ("predict run digit.png --radius -1", "radius must be "),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # report

@@ -1,15 +1,17 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from macer.certification import certify
+from macer.certification import Certificate, certify
 from macer.cli import main
 from macer.data import Split, classes_of, load
+from macer.fixed_radius import certify_at
 from macer.prediction import predict_files
 from macer.recipes import TrainRecipe
 from macer.run import Run, load_model, save_model
@@ -69,6 +71,32 @@ def test_a_line_is_the_label_with_its_certified_radius_or_abstains(
             assert re.fullmatch(r"radius \d\.\d{4}", radius)
             assert float(radius.split()[1]) == pytest.approx(expected.radius, abs=0.2)
     assert sum("radius" in line for line in lines) >= 3
+
+
+def test_at_a_radius_a_label_is_given_where_it_holds_and_after_few_samples(
+    run: Path,
+    digits: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The radii of n = 500 samples are far enough from 0.75 for both tests to see the same."""
+    seen: list[Certificate] = []
+
+    def watched(*arguments: Any, **settings: Any) -> list[Certificate]:
+        seen.extend(found := certify_at(*arguments, **settings))
+        return found
+
+    monkeypatch.setattr("macer.prediction.certify_at", watched)
+    at_most = [line.split("\t") for line in predicted(capsys, run, *digits)]
+    for line, (file, *verdict) in zip(
+        predicted(capsys, run, *digits, "--radius", "0.75"), at_most, strict=True
+    ):
+        radius = float(verdict[1].split()[1]) if len(verdict) > 1 else 0.0
+        if abs(radius - 0.75) > 0.2:
+            held = f"{verdict[0]}\tradius 0.7500" if radius > 0.75 else "abstains"
+            assert line == f"{file}\t{held}"
+    assert len(seen) == len(digits) and min(c.drawn for c in seen) <= 200
+    assert {c.radius for c in seen} == {0.0, 0.75}
 
 
 def test_an_image_has_the_same_line_alone_or_among_others(

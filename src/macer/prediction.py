@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,12 +11,15 @@ from torch import Tensor
 from macer.certification import ABSTAIN, Certificate, certify, check_settings
 from macer.data import DATASETS
 from macer.files import sha256_of_file
+from macer.fixed_radius import certify_at
 from macer.image_files import read_middle
 from macer.image_folder import read_image
 from macer.inference import for_inference, resolved
 from macer.journal import read_journal, rounded_down
 from macer.mistake import Mistake
+from macer.progress import bar
 from macer.run import ModelCard, Run, load_model
+from macer.sequential import check_radius
 
 
 def predict_files(
@@ -25,33 +29,41 @@ def predict_files(
     n0: int,
     n: int,
     alpha: float,
+    radius: float | None = None,
     seed: int,
     precision: str,
     device: torch.device,
 ) -> Iterator[str]:
     """A line for each file: its label and radius, or an abstention.
 
-    Where the target has certificates, the labels must come from the function that they speak of:
-    the same weights in the same precision.
+    With a radius each line says whether the label holds within it, mostly after few of the n
+    samples. Where the target has certificates, the labels must come from the function that they
+    speak of: the same weights in the same precision.
     """
     trained, card = load_model(target)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
+    certify_one = certify
+    if radius is not None:
+        check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
+        certify_one = partial(certify_at, radius=radius)
     precision = resolved(precision, device)
     if target.is_dir():
         _check_authority(target, precision)
     model = for_inference(trained, shape=card.shape, precision=precision, device=device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
-        [certificate] = certify(
-            model,
-            image[None].to(device),
-            sigma=card.sigma,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            seed=seed,
-            indices=[_number(image)],
-        )
+        with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
+            [certificate] = certify_one(
+                model,
+                image[None].to(device),
+                sigma=card.sigma,
+                n0=n0,
+                n=n,
+                alpha=alpha,
+                seed=seed,
+                indices=[_number(image)],
+                progress=advance,
+            )
         yield f"{path}\t{_verdict(certificate, card.classes)}"
 
 

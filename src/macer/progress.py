@@ -16,10 +16,16 @@ console = Console(stderr=True, quiet=not is_first())
 
 
 @contextmanager
-def bar(what: str, total: int, unit: str, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Show progress while the block runs; it calls the yielded function with what it has done."""
+def bar(
+    what: str, total: int, unit: str, done: int = 0, *, passing: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Show progress while the block runs; it calls the yielded function with what it has done.
+
+    Args:
+        passing: take a terminal's bar away at the end.
+    """
     if console.is_terminal:
-        with _terminal_bar() as progress:
+        with _terminal_bar(passing) as progress:
             task = progress.add_task(what, total=total, completed=done, rate="")
             started = time.monotonic()
 
@@ -36,7 +42,7 @@ def bar(what: str, total: int, unit: str, done: int = 0) -> Iterator[Callable[[i
         lines.close()
 
 
-def _terminal_bar() -> Progress:
+def _terminal_bar(passing: bool) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,6 +52,7 @@ def _terminal_bar() -> Progress:
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
+        transient=passing,
     )
 
 

@@ -146,6 +146,7 @@ def predict(
     n0: Whole = 100,
     n: Whole = 10_000,
     alpha: float = 0.001,
+    radius: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
     device: Device = "auto",
@@ -164,6 +165,8 @@ def predict(
         Other samples that bound its probability.
     alpha
         Probability that a label's radius is false, for each image.
+    radius
+        Ask only whether the label holds within this radius: usually far fewer samples.
     seed
         Seed of the noise.
     """
@@ -173,7 +176,8 @@ def predict(
         raise Mistake("images must name at least one file, got none")
     device_ = chosen_device(device)
     lines = predict_files(
-        run, images, n0=n0, n=n, alpha=alpha, seed=seed, precision=precision, device=device_
-    )
+        run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
+        device=device_,
+    )  # fmt: skip
     for line in lines:
         print_line(line)
