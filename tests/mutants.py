@@ -245,7 +245,7 @@ MUTANTS = {
     ),
     "order forgotten on resuming": Mutant(
         "trainer.py",
-        "begin = self.step % self.steps_per_epoch * self.recipe.batch",
+        "begin = self.step % self.steps_per_epoch * self.size",
         "begin = 0",
         "test_training.py",
     ),
@@ -392,6 +392,24 @@ MUTANTS = {
         "if _concluded(contents, record) != record.certificate:",
         "if False:",
         "test_verification.py",
+    ),
+    "the first part's noise for every part of a batch": Mutant(
+        "trainer.py",
+        "return self.ranks.part(noise)",
+        "return noise[:images]",
+        "test_ranks.py",
+    ),
+    "certificates that are being written taken away": Mutant(
+        "sharding.py",
+        "stack.enter_context(locked(journal.parent))",
+        "pass",
+        "test_sharding.py",
+    ),
+    "certificates of another sigma in the paper's row": Mutant(
+        "reproduction.py",
+        "if log.sigma not in (None, recipe.sigma):",
+        "if False:",
+        "test_reproduction.py",
     ),
 }
 
