@@ -365,8 +365,8 @@ MUTANTS = {
     ),
     "the parts of the first epoch in every epoch": Mutant(
         "trainer.py",
-        "self.feed.batches(order[begin:end], self.epoch)",
-        "self.feed.batches(order[begin:end], 0)",
+        "self.feed.batches(order[begin:], self.epoch)",
+        "self.feed.batches(order[begin:], 0)",
         "test_image_files.py",
     ),
     "other pixels under the same name": Mutant(
