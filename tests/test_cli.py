@@ -685,6 +685,7 @@ MISTAKES = [
         "history run --csv ",
         "run must have looked at held-out images, got none in run/metrics.jsonl; ",
     ),
+    ("history run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     ("history run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
@@ -708,6 +709,7 @@ MISTAKES = [
     ("compare demo --out new --skip 0", "skip must be at least 1, got 0\n"),
     ("compare demo --out new --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # paper
+    ("paper --train", "item must be named with these flags, got none; `macer paper` lists them\n"),
     ("paper table-0", "unknown table or figure 'table-0', did you mean 'table-"),
     ("paper table-1 --train yes", "Unused Tokens: ['yes']."),
     ("paper table-1 --commands yes", "Unused Tokens: ['yes']."),

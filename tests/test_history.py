@@ -128,6 +128,12 @@ def test_a_run_that_held_nothing_out_is_refused(tmp_path):
         read_history(written(tmp_path / "new"))
 
 
+def test_looks_of_before_metrics_told_their_votes_are_shown(tmp_path):
+    old = line(1, radius=0.1)
+    del old["validation_samples"]
+    assert read_history(written(tmp_path, old, line(2, radius=0.2))).votes is None
+
+
 def test_looks_of_different_numbers_of_votes_are_refused(tmp_path):
     run = written(tmp_path, line(1, radius=0.1), line(2, radius=0.2, validation_samples=64))
     with pytest.raises(

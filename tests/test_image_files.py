@@ -208,7 +208,8 @@ def test_random_parts_depend_on_the_seed_the_image_and_the_epoch_alone(imagenet,
     assert not equal(weights_after(recipe_of(), split), weights)
 
     def batch(seed, epoch):
-        feed = Streamed(split.images, recipe_of(resized_crop=0.08, seed=seed), torch.device("cpu"))
+        recipe = recipe_of(resized_crop=0.08, seed=seed)
+        feed = Streamed(split.images, recipe, torch.device("cpu"), recipe.batch)
         next(feed.batches(torch.tensor([7, 2, 2, 0]), epoch))
         return feed.picked(torch.tensor([])).clone()
 
@@ -233,7 +234,7 @@ def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
 def test_every_batch_comes_once_and_in_its_order(imagenet, batches):
     images = load("imagenet", "train", imagenet).images
     pixels, order = np.asarray(images), np.arange(batches * 4) * 5 % 12
-    feed = Streamed(images, recipe_of(), torch.device("cpu"))
+    feed = Streamed(images, recipe_of(), torch.device("cpu"), recipe_of().batch)
     seen = [feed.picked(order).clone() for _ in feed.batches(torch.from_numpy(order), 0)]
     assert np.array_equal(torch.cat(seen).numpy(), pixels[order])
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from macer.cli import main
 from macer.feeding import Streamed
 from macer.mistake import Mistake
-from macer.ranks import ALONE, Ranks, is_first, joined, started_by_torchrun
+from macer.ranks import ALONE, Ranks, ToldElsewhere, is_first, joined, started_by_torchrun
 from macer.run import Run
 from macer.trainer import Trainer
 from macer.training import train
@@ -113,26 +113,76 @@ def test_images_from_files_are_read_for_the_own_part_only():
     assert seen == [[0, 1], [2, 3]] and sorted(Files.read) == [0, 1, 2, 3]
 
 
-def test_alone_nothing_is_exchanged():
-    value = torch.ones(3)
+def test_alone_nothing_is_exchanged(monkeypatch):
+    for name in ("all_reduce", "broadcast", "init_process_group"):
+        monkeypatch.setattr(torch.distributed, name, None)
+    value = torch.arange(3.0)
     ALONE.average([value])
     ALONE.copy_from_first(value)
-    assert value.tolist() == [1, 1, 1] and ALONE.part(value) is not None
+    ALONE.wait()
+    assert value.tolist() == [0, 1, 2] and torch.equal(ALONE.part(value), value)
     assert ALONE.any(True) and not ALONE.any(False)
     assert ALONE.first_does(lambda: 5) == 5
     with joined(CPU) as ranks:
         assert ranks == ALONE
 
 
+def test_constants_stay_as_they_are_whatever_is_averaged(monkeypatch):
+    """The sum of seven times the same number, divided by seven, need not be that number."""
+    trainer = Trainer(tiny_recipe(batch=14), tiny(3, 1), tiny_split(), CPU, ranks=Ranks(0, 7))
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda values: values.mul_(7))
+    constant = torch.arange(1, 1001) / 1001
+    before = {torch.float32: torch.cat([constant, torch.ones(2)])}
+    after = {torch.float32: torch.cat([constant, torch.tensor([1.5, 0.5])])}
+    shared = trainer._shared(after, before)[torch.float32]
+    assert torch.equal(shared[:1000], constant) and not torch.equal(constant * 7 / 7, constant)
+    assert shared[1000:].tolist() == pytest.approx([1.5, 0.5])
+
+
+def as_process(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, str(rank))
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+
+
 def test_the_first_process_is_the_one_that_speaks(monkeypatch, capsys):
     assert is_first() and not started_by_torchrun()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank, spoken in (("0", True), ("1", False)):
-        monkeypatch.setenv("RANK", rank)
+    for rank, spoken in ((0, True), (1, False)):
+        as_process(rank, monkeypatch)
         assert started_by_torchrun() and is_first() == spoken
         assert main(["zoo"]) == 2
         line = "macer: torchrun must start train or certify, got zoo; run it in one process\n"
         assert capsys.readouterr().err == line * spoken
+
+
+@pytest.mark.parametrize("value", ["", "x", "2"])
+def test_what_other_launchers_set_means_nothing(value, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", value)
+    assert is_first() and not started_by_torchrun()
+
+
+@pytest.mark.parametrize("error", [Mistake("too dark"), ValueError("too dark")])
+def test_another_process_says_which_it_is(error, monkeypatch, capsys):
+    as_process(1, monkeypatch)
+    for name, value in {"get_rank": 1, "get_world_size": 2}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    for name in ("init_process_group", "destroy_process_group"):
+        monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("macer.data.load", fail)
+    arguments = ["train", "demo", "--out", "nowhere", "--device", "cpu"]
+    if isinstance(error, Mistake):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err == "macer: process 1: too dark\n"
+    else:
+        with pytest.raises(ValueError, match="too dark") as caught:
+            main(arguments)
+        assert caught.value.__notes__ == ["process 1"]
 
 
 # refusal
@@ -146,8 +196,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 def test_more_processes_than_gpus_are_refused(monkeypatch):
     from macer.commands.parameters import chosen_device
 
-    for name, value in {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
+    as_process(1, monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(Mistake, match="nproc-per-node must be at most the number of GPUs, 1, got"):
@@ -166,3 +215,26 @@ def test_a_mistake_is_one_line_of_all_processes(tmp_path):
     said = [line for line in done.stderr.splitlines() if line.startswith("macer:")]
     assert said == ["macer: run must be a new folder or a run; choose another --out"]
     assert done.returncode != 0 and [f.name for f in (tmp_path / "run").iterdir()] == ["notes.txt"]
+
+
+def test_a_process_that_does_not_answer_is_a_mistake(monkeypatch):
+    def broken(_: object) -> None:
+        raise RuntimeError("Connection closed by peer\nand more")
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", broken)
+    line = "another process has ended or does not answer: Connection closed by peer$"
+    for act in (lambda: Ranks(0, 2).wait(), lambda: Ranks(0, 2).average([torch.ones(1)])):
+        with pytest.raises(Mistake, match=line):
+            act()
+
+
+def test_what_the_first_cannot_do_ends_all(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda flag: flag.fill_(1))
+
+    def fail() -> None:
+        raise Mistake("no room")
+
+    with pytest.raises(Mistake, match="no room"):
+        Ranks(0, 2).first_does(fail)
+    with pytest.raises(ToldElsewhere):
+        Ranks(1, 2).first_does(fail)

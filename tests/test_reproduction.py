@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from examples import DATA, published_logs
-from macer import paper_figures, paper_tables, reproduction
+from macer import forms, paper_figures, paper_tables, reproduction
 from macer.cli import main
 from macer.data import Split
 from macer.logs import CertificateLog, select
 from macer.mistake import Mistake
-from macer.paper import Images, Item, Row, images_of, only, read_item
+from macer.paper import Images, Item, Row, images_of, item_names, only, read_item
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reproduction import Reproduction, find, reproduce
 from macer.run import Run
@@ -267,11 +267,40 @@ def test_a_mistake_in_the_images_or_settings_is_told_before_training(tmp_path, t
     assert list(tmp_path.iterdir()) == [] and "train" not in tiny_data
 
 
-def test_a_run_of_another_length_is_not_continued(tmp_path, tiny_data):
-    item = only(tiny_item(), "k-2")
-    reproduced(item, tmp_path, share=0.5)
-    with pytest.raises(Mistake, match="epochs must be 2 to resume"):
-        reproduced(item, tmp_path)
+def test_a_run_of_another_length_is_refused_before_any_is_trained(tmp_path, tiny_data):
+    reproduced(only(tiny_item(), "k-2"), tmp_path, share=0.5)
+    line = "holds another training, got epochs 4 for 2, .*; give the same --share, or another --run"
+    with pytest.raises(Mistake, match=line):
+        reproduced(tiny_item(), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_damaged_manifest_is_a_remark_of_its_row(tmp_path, tiny_data):
+    item = tiny_item()
+    reproduced(item, tmp_path)
+    folder = tmp_path / item.rows[0].run()
+    manifest = Run(folder).read_manifest()
+    Run(folder).write_manifest(manifest | {"speed": None})
+    assert found(item, tmp_path)[0].speed == {}
+    Run(folder).manifest.write_text("{")
+    torn, whole = found(item, tmp_path)
+    assert torn.log is None and "must be a manifest in JSON" in torn.remark
+    assert whole.log is not None
+
+
+@pytest.mark.parametrize("name", item_names())
+def test_latex_has_no_character_that_latex_does_not_know(name):
+    item = read_item(name)
+    found = [Reproduction(row) for row in item.rows]
+    text = forms.latex(*paper_tables.cells(item, found), paper_tables.notes(item, found))
+    assert text.isascii(), {c for c in text if not c.isascii()}
+
+
+@pytest.mark.parametrize(("name", "copied"), [("table-1", True), ("table-6", False)])
+def test_what_the_paper_copied_is_said_where_it_did(name, copied):
+    item = read_item(name)
+    text = paper_tables.notes(item, [Reproduction(row) for row in item.rows])[0]
+    assert ("from their own papers" in text) == copied
 
 
 def test_soft_certificates_must_be_there_to_be_drawn():

@@ -132,9 +132,13 @@ def test_a_run_of_before_a_field_was_there_is_continued_with_its_default(tmp_pat
 def test_damaged_metrics_are_refused(tmp_path):
     run = some_run(tmp_path / "run")
     assert run.read_metrics() == []
-    run.metrics.write_text('{"step": 3}\n{"st')
-    with pytest.raises(Mistake, match=r"metrics.jsonl must have a JSON object a line: .*; move "):
-        run.read_metrics()
+    whole = '{"epoch": 1, "step": 3, "samples_per_second": 5.0}\n'
+    run.metrics.write_text(whole)
+    assert run.read_metrics() == [{"epoch": 1, "step": 3, "samples_per_second": 5.0}]
+    for torn in ('{"st', "5", '{"epoch": 1, "step": 3}'):
+        run.metrics.write_text(whole + torn)
+        with pytest.raises(Mistake, match=r"jsonl must have an epoch's metrics a line, .*; move "):
+            run.read_metrics()
 
 
 def test_a_run_can_begin_where_one_died_before_its_manifest(tmp_path):

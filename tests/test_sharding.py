@@ -1,11 +1,16 @@
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from macer.cli import main
 from macer.files import locked
+from macer.journal import merge_journals
+from macer.logs import read_log
 from macer.mistake import Mistake
+from macer.ranks import Ranks
 from macer.sharding import gather
+from test_cli import bytes_of
 from test_ranks import torchrun
 
 MODEL = "zoo:mnist-0.25"
@@ -36,7 +41,7 @@ def test_two_processes_make_the_table_that_one_makes(here):
     assert done.returncode == 0, done.stderr
     for table in ("certificates.tsv", "bernstein-1/certificates.tsv"):
         assert Path("two", table).read_bytes() == Path("one", table).read_bytes()
-    assert not Path("two/parts").exists()
+    assert not Path("two/.parts").exists()
     assert done.stdout.count("Average certified radius") == 1
 
 
@@ -44,33 +49,76 @@ def test_parts_of_processes_that_died_are_not_done_again(here, capsys):
     """However many there were: the images of parts 0 and 5, and those of the folder itself."""
     assert certify("whole", "--stop", "6") == 0
     assert certify("torn", "--stop", "1") == 0
-    assert certify("torn/parts/0", "--start", "1", "--stop", "3") == 0
-    assert certify("torn/parts/5", "--start", "4", "--stop", "5") == 0
+    assert certify("torn/.parts/0", "--start", "1", "--stop", "3") == 0
+    assert certify("torn/.parts/5", "--start", "4", "--stop", "5") == 0
     capsys.readouterr()
     assert certify("torn", "--stop", "6") == 0
     assert "4 of 6 images are certified already" in capsys.readouterr().err
     table = "certificates.tsv"
     assert Path("torn", table).read_bytes() == Path("whole", table).read_bytes()
-    assert not Path("torn/parts").exists()
+    assert not Path("torn/.parts").exists()
+
+
+def test_folders_of_the_users_own_are_left_alone(here):
+    assert certify("run/parts/a", "--stop", "2") == 0
+    Path("run/parts/notes.txt").write_text("mine")
+    assert certify("run", "--start", "2", "--stop", "3") == 0
+    assert Path("run/parts/notes.txt").exists() and Path("run/parts/a/certificates.tsv").exists()
+    assert len(read_log(Path("run")).idx) == 1
+
+
+def test_what_the_folder_has_of_an_image_stays(here, monkeypatch):
+    """A GPU may give other counts when it certifies again."""
+    assert certify("run", "--stop", "2") == 0
+    assert certify("run/.parts/0", "--stop", "2") == 0
+    before = Path("run/certificates.tsv").read_bytes()
+    monkeypatch.setattr("macer.journal._claim", lambda record: object())
+    with pytest.raises(Mistake, match="must have the certificate it has in"):
+        merge_journals([Path("run/.parts/0")], Path("run"))
+    gather(Path("run"))
+    assert Path("run/certificates.tsv").read_bytes() == before
+
+
+def test_a_report_tells_of_parts_that_are_not_in_the_table_yet(here, capsys):
+    assert certify("run", "--stop", "1") == 0
+    assert certify("run/.parts/1", "--start", "1", "--stop", "3") == 0
+    assert main(["report", "run"]) == 0
+    assert "the table of run lacks 2 certificates" in capsys.readouterr().err
 
 
 # refusal
 
 
+class Lonely(Ranks):
+    """The first of two processes, with nobody to talk to."""
+
+    def any(self, here: bool) -> bool:
+        return here
+
+
+def test_other_settings_than_the_folders_are_refused_before_any_work(here, monkeypatch, capsys):
+    assert certify("run", "--stop", "1") == 0
+    before = bytes_of(Path("run"))
+    monkeypatch.setattr("macer.commands.certify.joined", lambda _: nullcontext(Lonely(0, 2)))
+    assert certify("run", "--stop", "3", "--seed", "5") == 2
+    assert "seed must be 0 to continue run/certificates.journal, got 5" in capsys.readouterr().err
+    assert bytes_of(Path("run")) == before
+
+
 def test_parts_that_are_being_written_are_left_alone(here, capsys):
-    assert certify("run/parts/0", "--stop", "2") == 0
-    before = Path("run/parts/0/certificates.journal").read_bytes()
-    with locked(Path("run/parts/0")), pytest.raises(Mistake, match="is being written by another"):
+    assert certify("run/.parts/0", "--stop", "2") == 0
+    before = Path("run/.parts/0/certificates.journal").read_bytes()
+    with locked(Path("run/.parts/0")), pytest.raises(Mistake, match="is being written by another"):
         gather(Path("run"))
-    assert Path("run/parts/0/certificates.journal").read_bytes() == before
+    assert Path("run/.parts/0/certificates.journal").read_bytes() == before
     gather(Path("run"))
-    assert Path("run/certificates.journal").read_bytes() and not Path("run/parts").exists()
+    assert Path("run/certificates.journal").read_bytes() and not Path("run/.parts").exists()
 
 
 def test_parts_of_other_settings_are_refused_and_kept(here, capsys):
     assert certify("run", "--stop", "1") == 0
-    assert certify("run/parts/0", "--start", "1", "--stop", "2", "--seed", "5") == 0
+    assert certify("run/.parts/0", "--start", "1", "--stop", "2", "--seed", "5") == 0
     capsys.readouterr()
     assert certify("run", "--stop", "2") == 2
     assert "seed must be" in capsys.readouterr().err
-    assert Path("run/parts/0/certificates.journal").exists()
+    assert Path("run/.parts/0/certificates.journal").exists()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from macer.files import sha256_of_file
-from macer.journal import read_journal
+from macer.journal import JOURNAL, read_journal
 from macer.logs import describe_images, read_log
 from macer.mistake import Mistake
 from macer.run import load_model, model_file
@@ -48,7 +48,7 @@ def _certified(target: str) -> tuple[str, str, str, str]:
 
 def _of_radii(folder: Path, target: str) -> bool:
     """Whether the certificates are of largest radii, not of a given one; they must be its own."""
-    header = read_journal(folder / "certificates.journal").header
+    header = read_journal(folder / JOURNAL).header
     sha256 = sha256_of_file(model_file(target))
     if header["weights_sha256"] != sha256:
         raise Mistake(

@@ -16,7 +16,7 @@ from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check
 from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import certify_at
 from macer.inference import for_inference, resolved
-from macer.journal import Contents, Header, Record, open_journal, write_table
+from macer.journal import JOURNAL, Contents, Header, Record, open_journal, write_table
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
 from macer.progress import bar, note
@@ -72,7 +72,7 @@ def certify_data_set(
         journals = [
             stack.enter_context(
                 open_journal(
-                    where / "certificates.journal",
+                    where / JOURNAL,
                     _header(target, split, dataset, one, rows=rows, device=device),
                 )
             )

@@ -15,7 +15,7 @@ from macer.commands.paper import paper
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
 from macer.mistake import AuditFailed, Mistake
-from macer.ranks import is_first, started_by_torchrun
+from macer.ranks import ToldElsewhere, is_first, is_first_here, started_by_torchrun
 from macer.stopping import Stopped
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
@@ -50,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_processes(given)
         app(given, exit_on_error=False, print_error=False)
+    except ToldElsewhere:
+        return 2
     except (CycloptsError, Mistake) as error:
-        _complain(" ".join(str(error).split()))
+        _complain(" ".join(str(error).split()), error)
         return 2
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stdout = None  # nothing to flush at the exit
@@ -60,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno not in NO_ROOM:
             raise
         what = f"cannot use {error.filename}" if error.filename else "cannot write"
-        _complain(f"{what}: {error.strerror}")
+        _complain(f"{what}: {error.strerror}", error)
         return 2
     except AuditFailed as failure:
-        _complain(f"not verified: {failure}")
+        _complain(f"not verified: {failure}", failure)
         return 1
     except Stopped as stop:
         how = {
@@ -72,10 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "compare": "the same command continues",
             "paper": "the same command continues",
         }
-        _complain(f"{stop}; {how.get(given[0], 'begin again')}")
+        if is_first():
+            _complain(f"{stop}; {how.get(given[0], 'begin again')}", stop)
         return 128 + stop.signal_number
-    except KeyboardInterrupt:
-        _complain("interrupted")
+    except KeyboardInterrupt as interrupt:
+        _complain("interrupted", interrupt)
         return 130
     return 0
 
@@ -87,7 +90,8 @@ def _check_processes(given: Sequence[str]) -> None:
         raise Mistake(f"torchrun must start train or certify, got {command}; run it in one process")
 
 
-def _complain(line: str) -> None:
-    """One line on standard error; of several processes the first one speaks."""
-    if is_first():
-        sys.stderr.write(f"macer: {line}\n")
+def _complain(line: str, error: BaseException) -> None:
+    """One line on standard error; of several processes the first, or one that says which it is."""
+    process = getattr(error, "__notes__", [])
+    if is_first_here() or process:
+        sys.stderr.write(f"macer: {': '.join([*process, line])}\n")

@@ -37,14 +37,10 @@ class Streamed:
     """Images that threads read from their files, batch after batch, some steps ahead."""
 
     def __init__(
-        self,
-        images: ImageFiles,
-        recipe: TrainRecipe,
-        device: torch.device,
-        size: int | None = None,
+        self, images: ImageFiles, recipe: TrainRecipe, device: torch.device, size: int
     ) -> None:
         self.images, self.recipe = images, recipe
-        self._shape = (size or recipe.batch, *images.shape[1:])
+        self._shape = (size, *images.shape[1:])
         self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
         self._copies: deque[torch.cuda.Event] = deque()  # that the device may not have made yet
 

@@ -68,8 +68,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, where the user asked for it."""
+    check_place(path)
+    write_atomically(path, content)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be written."""
     if not path.parent.is_dir():
         raise Mistake(f"no folder {path.parent} to write {path.name} into: make it first")
     if path.is_dir():
         raise Mistake(f"path must be a file to write, got the folder {path}")
-    write_atomically(path, content)

@@ -60,6 +60,8 @@ def read_history(folder: Path) -> History:
         )
     seconds = _seconds_until(metrics, epoch_seconds(metrics, recipe))
     votes = {line.get("validation_samples") for line in looks}
+    if None in votes:  # recorded before metrics said it
+        votes = {None}
     if len(votes) > 1:
         raise Mistake(
             f"{run.metrics} must have one number of votes, got {' and '.join(map(str, votes))}; "

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Header = dict[str, Any]
 
+JOURNAL = "certificates.journal"  # its name in a folder
+PARTS = ".parts"  # a folder there, of processes that certify together; see sharding.py
+
 COLUMNS = (
     *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
     *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
@@ -207,21 +210,26 @@ def _mend_last_line(path: Path) -> None:
             file.truncate(begin)
 
 
-def merge_journals(folders: Sequence[Path], out: Path) -> Contents:
+def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:
     """Put the certificates of several folders into one journal; all headers must be the same.
 
     So machines or processes that certify some images each make the table that one would make.
     Nothing is written unless all of them agree. The result's damaged lines are the parts'.
+
+    Args:
+        known_wins: keep what the result has of an image, even if a part says otherwise, as one
+            that was certified again on a GPU may.
     """
-    parts = [read_journal(folder / "certificates.journal") for folder in folders]
+    parts = [read_journal(folder / JOURNAL) for folder in folders]
     header = parts[0].header
     for folder, part in zip(folders, parts, strict=True):
         if difference := _difference(header, part.header):
             name, first, other = difference
             raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
-    with open_journal(out / "certificates.journal", header) as journal:
+    with open_journal(out / JOURNAL, header) as journal:
         known = journal.contents.records
-        _check_agreement([known, *(part.records for part in parts)])
+        theirs = [part.records for part in parts]
+        _check_agreement(theirs if known_wins else [known, *theirs])
         for part in parts:
             journal.append(record for idx, record in part.records.items() if idx not in known)
         write_table(journal.contents, out / "certificates.tsv")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.journal import read_journal
+from macer.journal import JOURNAL, PARTS, read_journal
 from macer.mistake import Mistake
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
@@ -63,10 +63,9 @@ def read_log(path: Path) -> CertificateLog:
 
 def lacking(path: Path, log: CertificateLog) -> int:
     """Certificates that a run's journal has and its table has not, as after a kill."""
-    journal = path / "certificates.journal"
-    if not journal.is_file():
-        return 0
-    return len(set(read_journal(journal).records).difference(log.idx.tolist()))
+    journals = [path / JOURNAL, *path.glob(f"{PARTS}/*/{JOURNAL}")]
+    recorded = {i for file in journals if file.is_file() for i in read_journal(file).records}
+    return len(recorded.difference(log.idx.tolist()))
 
 
 def select(

@@ -25,6 +25,8 @@ THIN: dict[str, Any] = {"ms": 4, "lw": 0.5, "clip_on": False}
 def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
     """Draw a figure into a PNG or PDF file, a panel for each group of rows."""
     assert item.panels
+    if item.soft_betas:
+        found = _with_soft(item, found)
     panels = _panels(item, found)
     columns = COLUMNS[item.panels]
     lines = -(-len(panels) // columns)
@@ -44,15 +46,18 @@ def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
 Panel = tuple[str, list[Reproduction]]
 
 
+def _with_soft(item: Item, found: Sequence[Reproduction]) -> list[Reproduction]:
+    some = [one for one in found if one.soft]
+    if not some:
+        raise Mistake(
+            f"{item.name} must have soft certificates to draw, got none; add --train, or certify "
+            f"runs with --soft-betas {' '.join(f'{b:g}' for b in item.soft_betas)}"
+        )
+    return some
+
+
 def _panels(item: Item, found: Sequence[Reproduction]) -> list[Panel]:
     """Titles and the rows that belong together, in the item's order."""
-    if item.soft_betas:
-        found = [one for one in found if one.soft]
-        if not found:
-            raise Mistake(
-                f"{item.name} must have soft certificates to draw, got none; add --train, or "
-                f"certify runs with --soft-betas {' '.join(f'{b:g}' for b in item.soft_betas)}"
-            )
     groups = groupby(found, lambda one: _group(item, one.row))
     return [(title, list(rows)) for title, rows in groups]
 

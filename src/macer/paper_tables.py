@@ -104,10 +104,9 @@ def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
     """What to know when reading the item."""
     if item.shows == "settings":
         return ["What the recipes do not share with the paper is said in their files."]
-    papers = (
-        "paper: ACR over 500 images, 500…999 in the authors' code for CIFAR-10; the accuracies of "
-        "Cohen and Salman are those of their own papers."
-    )
+    papers = "paper: ACR over 500 images, 500…999 in the authors' code for CIFAR-10."
+    if any(_is_copied(one.row) for one in found):
+        papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     logs = [one.log for one in found if one.log]
     ours = [f"here: {conditions(logs)}; ± is one standard error over the images."] if logs else []
     if any(log.n not in (None, PAPERS_N) for log in logs):
@@ -116,6 +115,12 @@ def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
     absent = list(dict.fromkeys(one.row.run() for one in found if not one.log))
     todo = [_todo(item, absent)] if absent else []
     return [papers, *ours, *dict.fromkeys(remarks), *todo]
+
+
+def _is_copied(row: Row) -> bool:
+    """Whether the paper took a row's accuracies from the paper of its method."""
+    others = row.name.startswith(("Cohen", "Salman", "SmoothAdv")) and bool(row.accuracies)
+    return others and row.train_recipe().dataset in ("cifar10", "imagenet")
 
 
 def _todo(item: Item, absent: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from macer.files import write_file
+from macer.files import check_place, write_file
 from macer.mistake import Mistake
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ _LEFT_OUT = {".png": ["Software"], ".pdf": ["CreationDate", "Creator", "Producer
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a file that is neither PNG nor PDF by its ending."""
+    """Refuse a file that is neither PNG nor PDF by its ending, or that cannot be written."""
     if path.suffix.lower() not in _LEFT_OUT:
         raise Mistake(f"path of a plot must end in .png or .pdf, got {str(path)!r}")
+    check_place(path)
 
 
 def save_picture(figure: "Figure", path: Path) -> None:

@@ -15,7 +15,7 @@ from macer.fixed_radius import certify_at
 from macer.image_files import read_middle
 from macer.image_folder import read_image
 from macer.inference import for_inference, resolved
-from macer.journal import read_journal, rounded_down
+from macer.journal import JOURNAL, read_journal, rounded_down
 from macer.mistake import Mistake
 from macer.progress import bar
 from macer.run import ModelCard, Run, load_model
@@ -68,7 +68,7 @@ def predict_files(
 
 
 def _check_authority(run: Path, precision: str) -> None:
-    journal = run / "certificates.journal"
+    journal = run / JOURNAL
     if not journal.exists():
         return
     header = read_journal(journal).header

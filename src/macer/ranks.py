@@ -15,18 +15,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The others wait this long while the first one validates or writes.
-PATIENCE = timedelta(hours=2)
+# How long one waits for the slowest of the others, in an epoch or in certifying its images.
+PATIENCE = timedelta(days=7)
 
 
 def started_by_torchrun() -> bool:
     """Whether this process is one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    # Other launchers set WORLD_SIZE too.
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def is_first() -> bool:
     """Whether this process is the one that speaks and writes."""
-    return not started_by_torchrun() or os.environ.get("RANK", "0") == "0"
+    return not started_by_torchrun() or os.environ["RANK"] == "0"
+
+
+def is_first_here() -> bool:
+    """Whether this process is the first of its machine."""
+    return not started_by_torchrun() or os.environ["LOCAL_RANK"] == "0"
+
+
+class ToldElsewhere(Mistake):
+    """Another process has failed, and says why."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,8 @@ class Ranks:
 
         packed = pack(tensors)
         for values in packed.values():
-            distributed.all_reduce(values)
+            with _talking():
+                distributed.all_reduce(values)
             values /= self.count
         unpack(packed, tensors)
 
@@ -65,7 +76,8 @@ class Ranks:
         if self.count > 1:
             from torch import distributed
 
-            distributed.broadcast(tensor, src=0)
+            with _talking():
+                distributed.broadcast(tensor, src=0)
 
     def any(self, here: bool) -> bool:
         """Whether it is so in any of the processes; each waits for all others."""
@@ -75,7 +87,8 @@ class Ranks:
         from torch import distributed
 
         flag = torch.tensor(int(here))  # on the CPU, so that no GPU is waited for
-        distributed.all_reduce(flag)
+        with _talking():
+            distributed.all_reduce(flag)
         return bool(flag)
 
     def wait(self) -> None:
@@ -94,11 +107,21 @@ class Ranks:
         if failure:
             raise failure
         if failed:
-            raise Mistake("the first process has failed; see what it says")
+            raise ToldElsewhere("the first process has failed; see what it says")
         return result
 
 
 ALONE = Ranks()
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    """What the others do not answer is a line, not a traceback."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise Mistake(f"another process has ended or does not answer: {reason}") from error
 
 
 @contextmanager
@@ -111,7 +134,12 @@ def joined(device: "torch.device") -> Iterator[Ranks]:
 
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=PATIENCE)
+    ranks = Ranks(distributed.get_rank(), distributed.get_world_size())
     try:
-        yield Ranks(distributed.get_rank(), distributed.get_world_size())
+        yield ranks
+    except Exception as error:
+        if not ranks.first:  # it may be the only one to fail
+            error.add_note(f"process {ranks.rank}")
+        raise
     finally:
         distributed.destroy_process_group()

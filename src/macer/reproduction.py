@@ -48,11 +48,11 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
             raise Mistake(f"{folder} must be of σ = {recipe.sigma:g}, got {log.sigma:g}")
         soft = [folder / f"bernstein-{beta:g}" for beta in soft_betas]
         logs = tuple(select(read_log(one), *chosen) for one in soft if one.is_dir())
+        if _certificates_alone(folder):
+            return Reproduction(row, log, logs, remark="certificates alone, without their training")
+        ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
     except Mistake as mistake:
         return Reproduction(row, remark=str(mistake))
-    if _certificates_alone(folder):
-        return Reproduction(row, log, logs, remark="certificates alone, without their training")
-    ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed", {})
     return Reproduction(row, log, logs, ours.epochs, speed, _differences(ours, recipe))
 
 
@@ -90,8 +90,9 @@ def reproduce(
         for row in item.rows
         if not _certificates_alone(runs / row.run())
     }
-    for recipe in recipes.values():
+    for run, recipe in recipes.items():
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
+        _check_same(Run(runs / run), recipe)
     exams = {
         dataset: _examination(dataset, images(dataset), settings, item.soft_betas, data)
         for dataset in dict.fromkeys(recipe.dataset for recipe in recipes.values())
@@ -102,6 +103,15 @@ def reproduce(
         split, classes = training(recipe.dataset)
         train(recipe, split, classes, runs / run, device=device, resume=True)
         certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
+
+
+def _check_same(run: Run, recipe: TrainRecipe) -> None:
+    """Refuse to continue a run that was begun otherwise, before any is trained."""
+    if run.manifest.is_file() and (differences := _differences(recipe, run.read_recipe())):
+        raise Mistake(
+            f"{run.folder} holds another training, got {differences}; give the same --share, or "
+            "another --runs"
+        )
 
 
 def _certificates_alone(folder: Path) -> bool:

@@ -88,11 +88,14 @@ class Run:
         if not self.metrics.is_file():
             return []
         try:
-            return [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
-        except ValueError as error:
+            lines = [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+            for line in lines:
+                line["epoch"], line["step"], line["samples_per_second"]
+            return lines
+        except (ValueError, TypeError, KeyError) as error:
             raise Mistake(
-                f"{self.metrics} must have a JSON object a line: {error}; move the file away to go "
-                "on without it"
+                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r}; move the "
+                "file away to go on without it"
             ) from error
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:

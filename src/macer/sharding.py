@@ -9,12 +9,11 @@ from typing import Any
 from macer.certifying import certify_data_set
 from macer.data import Split
 from macer.files import locked
-from macer.journal import Contents, merge_journals, read_journal
+from macer.journal import JOURNAL, PARTS, Contents, merge_journals, read_journal
+from macer.mistake import Mistake
 from macer.ranks import ALONE, Ranks
 from macer.recipes import CertifyRecipe
 from macer.targets import Target
-
-JOURNAL = "certificates.journal"
 
 
 def certify_together(
@@ -28,18 +27,23 @@ def certify_together(
     ranks: Ranks = ALONE,
     **arguments: Any,
 ) -> Contents:
-    """`certify_data_set`, by all processes together: FOLDER/parts/RANK is one's until the end.
+    """`certify_data_set`, by all processes together: FOLDER/.parts/RANK is one's until the end.
 
     Parts that were left by processes that died are put into the folder's journal first, however
     many there were and are, so that nothing that was recorded is done again.
     """
+
+    def certify_into(where: Path, some: Sequence[int]) -> Contents:
+        return certify_data_set(target, split, dataset, some, recipe, where, **arguments)
+
     ranks.first_does(lambda: gather(folder))
     if ranks.count == 1:
-        return certify_data_set(target, split, dataset, indices, recipe, folder, **arguments)
+        return certify_into(folder, indices)
+    # Of no images: other settings than those of the folder's journals are refused at once.
+    ranks.first_does(lambda: certify_into(folder, []))
     done = _certified(folder, arguments.get("soft_betas", ()))
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
-    part = folder / "parts" / str(ranks.rank)
-    certify_data_set(target, split, dataset, mine, recipe, part, **arguments)
+    certify_into(folder / PARTS / str(ranks.rank), mine)
     ranks.wait()
     ranks.first_does(lambda: gather(folder))
     return read_journal(folder / JOURNAL)
@@ -47,7 +51,7 @@ def certify_together(
 
 def gather(folder: Path) -> None:
     """Put the certificates of all parts into the folder, then remove the parts."""
-    parts = folder / "parts"
+    parts = folder / PARTS
     by_place: dict[Path, list[Path]] = {}  # . for hard certificates, bernstein-BETA for soft ones
     with ExitStack() as stack:
         for journal in sorted(parts.glob(f"**/{JOURNAL}")):
@@ -55,7 +59,10 @@ def gather(folder: Path) -> None:
             place = Path(*journal.parent.relative_to(parts).parts[1:])
             by_place.setdefault(place, []).append(journal.parent)
         for place, some in by_place.items():
-            merge_journals(some, folder / place)
+            try:
+                merge_journals(some, folder / place, known_wins=True)
+            except Mistake as mistake:
+                raise Mistake(f"{mistake}; or move away {parts}, certified otherwise") from mistake
         if by_place:
             shutil.rmtree(parts)
 
@@ -63,7 +70,4 @@ def gather(folder: Path) -> None:
 def _certified(folder: Path, soft_betas: Sequence[float]) -> set[int]:
     """The images that all of the folder's journals have."""
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-    journals = [where / JOURNAL for where in folders]
-    if not all(journal.is_file() for journal in journals):
-        return set()
-    return set.intersection(*(set(read_journal(journal).records) for journal in journals))
+    return set.intersection(*(set(read_journal(where / JOURNAL).records) for where in folders))

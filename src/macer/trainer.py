@@ -223,18 +223,28 @@ class Trainer:
         """
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         self.ranks.average([loss, *(p.grad for p in parameters if p.grad is not None)])
-        self.ranks.average([b for b in self.model.buffers() if b.is_floating_point()])
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         bad = ~(loss + norm).isfinite()
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
         self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
         self.optimizer.step()
-        after = pack(self.model.buffers())
+        after = self._shared(pack(self.model.buffers()), statistics)
         unpack({t: torch.where(bad, statistics[t], after[t]) for t in after}, self.model.buffers())
         self._average_weights(bad)
         self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
         self.skipped += bad
+
+    def _shared(self, after: Packed, before: Packed) -> Packed:
+        """Buffers that have moved by the mean of what they have moved in each process.
+
+        So constants stay as they are, to the last bit.
+        """
+        if self.ranks.count == 1:
+            return after
+        moved = {t: after[t] - before[t] for t in after if t.is_floating_point}
+        self.ranks.average(list(moved.values()))
+        return after | {t: before[t] + moved[t] for t in moved}
 
     @torch.no_grad()
     def _average_weights(self, bad: Tensor) -> None:

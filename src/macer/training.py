@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -137,12 +138,25 @@ def _loop(
             samples = (trainer.step - first_step) * trainer.samples
             metrics = trainer.close_epoch()  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
-            if trainer.ranks.first:
-                metrics |= _looked(trainer, held_out, validation)
-                saver.record(metrics)
-                if watch:
-                    watch(metrics)
+            trainer.ranks.first_does(
+                partial(_close_epoch, trainer, saver, metrics, held_out, validation, watch)
+            )
             saver.save_if_due(signals)
+
+
+def _close_epoch(
+    trainer: Trainer,
+    saver: "Saver",
+    metrics: Metrics,
+    held_out: Split | None,
+    validation: Validation,
+    watch: Callable[[Metrics], None] | None,
+) -> None:
+    """Look at the held-out images, record the epoch and tell of it."""
+    metrics |= _looked(trainer, held_out, validation)
+    saver.record(metrics)
+    if watch:
+        watch(metrics)
 
 
 def _looked(trainer: Trainer, held_out: Split | None, validation: Validation) -> Metrics:

@@ -13,7 +13,7 @@ from macer.certifying import certify_by_recipes
 from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import conclude_at
 from macer.inference import for_inference
-from macer.journal import Contents, Header, Record, read_journal, table_lines
+from macer.journal import JOURNAL, Contents, Header, Record, read_journal, table_lines
 from macer.mistake import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe
 from macer.sequential import looks
@@ -124,7 +124,7 @@ def resample(
 
 def read_certificates(folder: Path) -> Contents:
     """The journal of a folder; damaged records count as a failure."""
-    contents = read_journal(folder / "certificates.journal")
+    contents = read_journal(folder / JOURNAL)
     if contents.dropped:
         raise AuditFailed(f"{contents.dropped} records of the journal are damaged")
     return contents

@@ -77,6 +77,8 @@ def paper(
     if latex and markdown:
         raise Mistake("choose one of --latex and --markdown")
     if item is None:
+        if train or commands or only or plot:
+            raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
         _list(runs)
         return
     chosen = chosen_rows(read_item(item), only)
@@ -127,11 +129,10 @@ def _list(runs: Path) -> None:
     from macer.reproduction import find
 
     rows = []
-    for name in item_names():
-        found = find(read_item(name), runs)
-        models = {one.row.run(): one.log for one in found}
+    for item in map(read_item, item_names()):
+        models = {one.row.run(): one.log for one in find(item, runs)}
         here = sum(log is not None for log in models.values())
-        rows.append((name, read_item(name).title, f"{len(models)}", f"{here}"))
+        rows.append((item.name, item.title, f"{len(models)}", f"{here}"))
     print_table(("name", "what", "models", f"certified in {runs}"), rows)
 
 
@@ -142,10 +143,10 @@ def _images_of(start: int | None, stop: int | None, skip: int | None) -> "Images
     if (start, stop, skip) == (None, None, None):
         return images_of
     images = Images(start or 0, stop, 1 if skip is None else skip)
-    for name in ("start", "skip"):
-        least = int(name == "skip")
-        if getattr(images, name) < least:
-            raise Mistake(f"{name} must be at least {least}, got {getattr(images, name)}")
+    if images.start < 0:
+        raise Mistake(f"start must be at least 0, got {start}")
+    if images.skip < 1:
+        raise Mistake(f"skip must be at least 1, got {skip}")
     return lambda dataset: images
 
 

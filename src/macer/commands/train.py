@@ -62,12 +62,11 @@ def train(
     if not 1 <= validate_samples <= ROWS:
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = out or Path("runs") / run_name(recipe)
-    split = load(fields.dataset, "train", data)
     device_ = chosen_device(device)
     with watching(folder, tensorboard) as watch, joined(device_) as ranks:
         train_model(
             fields,
-            split,
+            load(fields.dataset, "train", data),
             classes_of(fields.dataset, data),
             folder,
             device=device_,
