@@ -13,6 +13,18 @@ def test_every_file_of_the_map_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_every_file_that_a_page_links_to_exists():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    links = [
+        (page.name, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) >= 30
+    folders = {page.name: page.parent for page in pages}
+    assert [(page, link) for page, link in links if not (folders[page] / link).exists()] == []
+
+
 def test_every_name_of_the_map_is_in_the_file_it_stands_behind():
     """In each cell, the names after a link are attributes of that link's module."""
     checked = 0
