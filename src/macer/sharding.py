@@ -1,47 +1,39 @@
 """A data set certified by several processes, each some images, whose journals become one."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from macer.certifying import certify_data_set
-from macer.data import Split
 from macer.files import locked
 from macer.journal import JOURNAL, PARTS, Contents, merge_journals, read_journal
 from macer.mistake import Mistake
 from macer.ranks import ALONE, Ranks
-from macer.recipes import CertifyRecipe
-from macer.targets import Target
 
 
 def certify_together(
-    target: Target,
-    split: Split,
-    dataset: str,
-    indices: Sequence[int],
-    recipe: CertifyRecipe,
+    certify_into: Callable[[Path, Sequence[int]], Contents],
     folder: Path,
+    indices: Sequence[int],
     *,
+    soft_betas: Sequence[float] = (),
     ranks: Ranks = ALONE,
-    **arguments: Any,
 ) -> Contents:
-    """`certify_data_set`, by all processes together: FOLDER/.parts/RANK is one's until the end.
+    """Certify images by all processes together: FOLDER/.parts/RANK is one's until the end.
 
     Parts that were left by processes that died are put into the folder's journal first, however
     many there were and are, so that nothing that was recorded is done again.
+
+    Args:
+        certify_into: `certify_data_set`, of a folder and images.
+        soft_betas: of those certificates that it makes beside the hard ones.
     """
-
-    def certify_into(where: Path, some: Sequence[int]) -> Contents:
-        return certify_data_set(target, split, dataset, some, recipe, where, **arguments)
-
     ranks.first_does(lambda: gather(folder))
     if ranks.count == 1:
         return certify_into(folder, indices)
     # Of no images: other settings than those of the folder's journals are refused at once.
     ranks.first_does(lambda: certify_into(folder, []))
-    done = _certified(folder, arguments.get("soft_betas", ()))
+    done = _certified(folder, soft_betas)
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
     certify_into(folder / PARTS / str(ranks.rank), mine)
     ranks.wait()

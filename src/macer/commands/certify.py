@@ -1,8 +1,9 @@
 """`macer certify`, `merge` and `predict`: certificates of a data set, or of image files."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -22,6 +23,9 @@ from macer.mistake import Mistake
 from macer.ranks import joined
 from macer.recipes import CertifyRecipe, Whole
 from macer.zoo import in_zoo, user_folder
+
+if TYPE_CHECKING:
+    from macer.journal import Contents
 
 
 def certify(
@@ -63,7 +67,7 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certifying import at_radius, chosen_images
+    from macer.certifying import at_radius, certify_data_set, chosen_images
     from macer.data import classes_of, load
     from macer.logs import read_log
     from macer.sharding import certify_together
@@ -81,11 +85,17 @@ def certify(
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
     device_ = chosen_device(device)
-    with joined(device_) as ranks:
-        contents = certify_together(
-            found, split, name, indices, settings, folder, ranks=ranks,
+
+    def certify_into(where: Path, some: Sequence[int]) -> "Contents":
+        return certify_data_set(
+            found, split, name, some, settings, where,
             device=device_, batch_size=batch_size, soft_betas=soft_betas,
         )  # fmt: skip
+
+    with joined(device_) as ranks:
+        contents = certify_together(
+            certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
+        )
     if settings.radius is not None:
         print_line(at_radius(contents))
     else:
