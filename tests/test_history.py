@@ -118,6 +118,19 @@ def test_the_command_prints_the_table_and_draws(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[1] == "a,0.25,16,32,1,1.0,0.5,0.1"
 
 
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a/seed-0", "b/seed-0", "b/seed-1"):
+        written(Path(folder), line(1, radius=0.1))
+        Path(folder, "certificates.tsv").write_text(
+            "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0\n"
+        )
+    for command in ("history", "report"):
+        assert main([command, "a/seed-0", "b/seed-0", "b/seed-1", "--csv"]) == 0
+        _, *lines = capsys.readouterr().out.splitlines()
+        assert [line.split(",")[0] for line in lines] == ["a/seed-0", "b/seed-0", "seed-1"]
+
+
 # refusal
 
 

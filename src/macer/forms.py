@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from csv import writer
+from pathlib import Path
 from typing import Any
 
 
@@ -40,6 +41,14 @@ def csv(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     lines.writerow(header)
     lines.writerows(["" if _unknown(value) else value for value in row] for row in rows)
     return text.getvalue()
+
+
+def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
+    """Names for the rows of a table; those that several share give way to their places."""
+    return [
+        str(place) if names.count(name) > 1 else name
+        for name, place in zip(names, places, strict=True)
+    ]
 
 
 def one_line(text: str) -> str:

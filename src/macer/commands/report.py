@@ -1,5 +1,6 @@
 """`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from macer.commands.printing import print_line, print_report, print_table, print_text
@@ -42,6 +43,7 @@ def report(
     plot
         Draw radius–accuracy curves, PNG or PDF by the file's ending.
     """
+    from macer.forms import distinct
     from macer.logs import lacking, read_log, select
     from macer.progress import note
 
@@ -53,6 +55,8 @@ def report(
         raise Mistake(f"start must be at least 0, got {start}")
     folders = [certificates_folder(path) for path in logs]
     read = [read_log(folder) for folder in folders]
+    names = distinct([log.name for log in read], logs)
+    read = [replace(log, name=name) for log, name in zip(read, names, strict=True)]
     for folder, log in zip(folders, read, strict=True):
         if behind := lacking(folder, log):
             note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
@@ -85,6 +89,7 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> None:
         Draw the radii, PNG or PDF by the file's ending.
     """
     from macer import history as histories
+    from macer.forms import distinct
     from macer.pictures import check_picture
 
     if not runs:
@@ -92,6 +97,8 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> None:
     if plot:
         check_picture(plot)
     read = [histories.read_history(run) for run in runs]
+    names = distinct([one.name for one in read], runs)
+    read = [replace(one, name=name) for one, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
     if csv:
