@@ -52,6 +52,22 @@ def test_votes_are_those_counted_one_by_one(samples):
 # law
 
 
+@pytest.mark.parametrize(("values", "most"), [(32 * 7, 7), (1, 1), (1 << 25, ROWS)])
+def test_large_images_are_seen_in_parts_and_have_the_same_votes(values, most, monkeypatch):
+    seen = []
+
+    class Watched(Bright):
+        def forward(self, x):
+            seen.append(len(x))
+            return super().forward(x)
+
+    images = grey_images(60, channels=2)
+    votes = counted(Bright(), images)
+    monkeypatch.setattr("macer.votes.VALUES", values)
+    assert torch.equal(counted(Watched(), images), votes)
+    assert max(seen) == min(most, ROWS // 20 * 20) and sum(seen) == 60 * 20
+
+
 @pytest.mark.parametrize(
     "changes", [{"seed": 4}, {"purpose": Purpose.DROPPING}, {"chunk": 6}, {"sigma": 0.2}]
 )

@@ -8,7 +8,8 @@ from macer.formats import Images
 from macer.noise import Purpose, fill_normal
 from macer.smoothing import evaluating
 
-ROWS = 1024  # noisy copies the network sees at once
+ROWS = 1024  # noisy copies whose noise is drawn at once
+VALUES = 1 << 25  # that the network sees at once: all rows of CIFAR-10, 222 of ImageNet
 
 
 def count_votes(
@@ -40,7 +41,9 @@ def count_votes(
             noise = torch.empty((len(pixels), samples, *pixels.shape[1:]), device=device)
             fill_normal(noise, seed=seed, purpose=purpose, image=start, chunk=chunk)
             noisy = noise.mul_(sigma).add_(pixels[:, None].float() / 255)
-            batches.append(_winners(model(noisy.flatten(0, 1).permute(0, 3, 1, 2)), samples))
+            copies = noisy.flatten(0, 1).permute(0, 3, 1, 2)
+            seen = torch.split(copies, max(1, VALUES // copies[0].numel()))
+            batches.append(_winners(torch.cat([model(some) for some in seen]), samples))
     return torch.cat(batches).cpu()
 
 
