@@ -405,6 +405,12 @@ MUTANTS = {
         "pass",
         "test_sharding.py",
     ),
+    "an ACR of certificates of one radius": Mutant(
+        "logs.py",
+        "if radius is not None:",
+        "if False:",
+        "test_reproduction.py",
+    ),
     "certificates of another sigma in the paper's row": Mutant(
         "reproduction.py",
         "if log.sigma not in (None, recipe.sigma):",

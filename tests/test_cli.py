@@ -42,6 +42,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _write_mnist("small", train=1280, t10k=200)
         assert main(TRAIN) == 0
         assert main(["certify", "run", *CERTIFY]) == 0
+        at = ["--radius", "0.1", "--out", "at-0.1"]
+        assert main(["certify", "run", *CERTIFY, *at]) == 0
         _write_images()
         _write_recipes()
         _write_data()
@@ -678,6 +680,8 @@ MISTAKES = [
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
+    ("report at-0.1", "at-0.1 must hold certificates of largest radii, got those of rad"),
+    ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
     # history
     ("history", "runs must name at least one run folder, got none\n"),
     ("history nowhere", "no run in nowhere: expected nowhere/manifest.json\n"),
@@ -723,7 +727,10 @@ MISTAKES = [
     ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
     ("paper figure-1 --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
     ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
-    ("paper figure-4", "figure-4 must have soft certificates to draw, got none; add --train, or "),
+    (
+        "paper figure-4 --plot a.png",
+        "figure-4 must have soft certificates to draw, got none; add --train, or ",
+    ),
     ("paper table-6 --train --n 0 --runs new", "n must be at least 1, got 0\n"),
     ("paper table-6 --train --n0 0 --runs new", "n0 must be at least 1, got 0\n"),
     ("paper table-6 --train --alpha 1 --runs new", "alpha must be between 0 and 1, got 1"),

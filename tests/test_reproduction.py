@@ -147,6 +147,16 @@ def test_the_table_has_the_authors_certificates_below_what_they_published(tmp_pa
     assert here[-1] == "0.555 ± 0.017"
 
 
+def test_rows_of_different_images_or_n_say_which_they_have():
+    item = tiny_item()
+    logs = [replace(select(published_logs()[0], 0, 20), n=n) for n in (500, 2000)]
+    rows = [Reproduction(row, log) for row, log in zip(item.rows, logs, strict=True)]
+    told = paper_tables.notes(item, rows)
+    assert "here: images 0…19 (20) · n differs · α not recorded; ± is one standard" in told[1]
+    assert told[2] == "paper-mnist-0.25: images 0…19 (20) · n = 500 · α not recorded."
+    assert told[3].startswith("paper-mnist-0.25-k-2-lam-0: images 0…19 (20) · n = 2,000")
+
+
 def test_times_are_those_of_the_run(tmp_path):
     row = replace(tiny_item().rows[0], epoch_seconds=504.0, epochs=440, hours=61.6)
     item = replace(tiny_item(shows="time"), rows=(row,))
@@ -217,7 +227,7 @@ def test_hard_and_soft_certificates_of_a_model_share_a_panel(figures):
     paper_figures.plot(item, rows, Path("a.png"))
     first, *others = figures[0].axes
     assert first.get_title(loc="left") == "MACER-0.25"
-    assert not any(axes.get_visible() for axes in others)
+    assert others == []  # as many columns as panels
     texts = [text.get_text() for text in first.get_legend().get_texts()]
     assert [text.split(":")[0] for text in texts] == ["hard", "soft, β = 1", "soft, β = 16"]
 
@@ -232,11 +242,17 @@ def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     assert line.split()[-2:] == ["9", "3"]
     assert main(["paper", "figure-1", "--only", "paper-cifar10-1"]) == 0
     assert "0.793 ± 0.051" in capsys.readouterr().out
-    assert Path("figure-1.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(Path().glob("*.png"))
+    assert main(["paper", "figure-1", "--only", "paper-cifar10-1", "--plot", "a.png"]) == 0
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert main(["paper", "table-1", "--only", "0.25"]) == 0
+    assert "`macer paper table-1 --only 0.25 --train` makes them" in capsys.readouterr().out
     assert main(["paper", "table-8", "--markdown", "--start", "0", "--stop", "500"]) == 0
     assert "| MACER-0.25, 440 epochs | 0.25 | here |" in capsys.readouterr().out
     assert main(["paper", "table-8", "--latex"]) == 0
-    assert r"\begin{tabular}" in capsys.readouterr().out
+    latex = capsys.readouterr().out
+    assert r"\begin{tabular}" in latex and "--train" not in latex
     assert main(["paper", "table-12", "--commands", "--only", "gamma-2"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == (
         "macer train paper/cifar10-0.25 --gamma 2.0 --out runs/paper-cifar10-0.25-gamma-2"
@@ -301,6 +317,21 @@ def test_what_the_paper_copied_is_said_where_it_did(name, copied):
     item = read_item(name)
     text = paper_tables.notes(item, [Reproduction(row) for row in item.rows])[0]
     assert ("from their own papers" in text) == copied
+
+
+def test_certificates_of_other_settings_are_refused_before_any_training(tmp_path, tiny_data):
+    reproduced(only(tiny_item(), "k-2"), tmp_path)
+    with pytest.raises(Mistake, match=r"n must be 50, that of the certificates in .*, got 60; or"):
+        reproduced(tiny_item(), tmp_path, settings=CertifyRecipe(n0=10, n=60))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_certificates_of_one_radius_are_no_row_of_the_paper(tmp_path, tiny_data):
+    item = only(tiny_item(), "k-2")
+    with pytest.raises(Mistake, match="which have no ACR"):
+        reproduced(item, tmp_path, settings=CertifyRecipe(n0=10, n=50, radius=0.1))
+    (one,) = found(item, tmp_path)
+    assert one.log is None and "must hold certificates of largest radii, got those" in one.remark
 
 
 def test_soft_certificates_must_be_there_to_be_drawn():

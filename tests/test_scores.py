@@ -113,6 +113,15 @@ def test_radii_go_up_to_the_largest_certified_one(largest: float, radii: tuple[f
     assert usual_radii([log_of([0, 1], [largest, 99.0]), log_of([0], [0.0])]) == radii
 
 
+def test_an_image_that_a_score_passed_over_is_wrong_and_no_abstention() -> None:
+    log = log_of([0, 1, -1, -1], [0.5, 0.5, 0.0, 0.0])
+    assert outcomes(log) == {"correct": 1, "wrong": 1, "abstained": 2}
+    estimated = np.array([True, True, False, True])
+    scored = replace(log, estimated=estimated)
+    assert outcomes(scored) == {"correct": 1, "wrong": 2, "abstained": 1}
+    assert outcomes(select(scored, 2)) == {"correct": 0, "wrong": 1, "abstained": 1}
+
+
 def test_outcomes_add_up_to_the_images() -> None:
     counts = outcomes(log_of([0, 0, 1, -1, -1, -1], [0.1] * 6))
     assert counts == {"correct": 2, "wrong": 1, "abstained": 3}

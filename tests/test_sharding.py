@@ -86,6 +86,18 @@ def test_a_report_tells_of_parts_that_are_not_in_the_table_yet(here, capsys):
     assert "the table of run lacks 2 certificates" in capsys.readouterr().err
 
 
+def test_after_a_kill_it_is_said_where_the_certificates_are(here, capsys):
+    assert certify("run/.parts/1", "--stop", "3") == 0
+    capsys.readouterr()
+    assert main(["report", "run"]) == 2
+    assert "but its journal has 3; certify again to write the table" in capsys.readouterr().err
+    gather(Path("run"))
+    Path("run/certificates.tsv").unlink()
+    assert main(["verify", "run", "--target", MODEL]) == 1
+    line = "macer: not verified: there is no run/certificates.tsv; certify again to write it"
+    assert capsys.readouterr().err.startswith(line)
+
+
 # refusal
 
 

@@ -37,17 +37,23 @@ class CertificateLog:
     n: int | None = None
     alpha: float | None = None
     bound: str | None = None
+    # Whether an image's class was estimated: a score passes over wrong ones.
+    estimated: NDArray[np.bool_] | None = None
 
 
 def read_log(path: Path) -> CertificateLog:
     """Read a run folder's certificates.tsv, or a log file, plain or gzipped."""
+    _check_all_radii(path)
     file = _log_file(path)
     header, *lines = _lines(file)
     names = header.split("\t")
     _check_header(file, names)
     rows = [_row(names, line, f"{file}, line {i}") for i, line in enumerate(lines, start=2)]
     if not rows:
-        raise Mistake(f"{file} has a header but no certificates: certify at least one image")
+        raise Mistake(
+            f"{file} has a header but no certificates"
+            f"{_elsewhere(path) or ': certify at least one image'}"
+        )
     _check_repeats(file, rows)
     rows.sort(key=lambda row: row["idx"])
     return CertificateLog(
@@ -58,14 +64,36 @@ def read_log(path: Path) -> CertificateLog:
         radius=np.array([row["radius"] for row in rows], np.float64),
         correct=np.array([row["predict"] == row["label"] for row in rows], np.bool_),
         **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
+        estimated=np.array([row["drawn"] > 0 for row in rows]) if "drawn" in names else None,
     )
+
+
+def _check_all_radii(path: Path) -> None:
+    """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
+    journal = path / JOURNAL
+    radius = read_journal(journal).header.get("radius") if journal.is_file() else None
+    if radius is not None:
+        raise Mistake(
+            f"{path} must hold certificates of largest radii, got those of radius {radius:g}, "
+            "which have no ACR; the same `macer certify` tells what they say"
+        )
 
 
 def lacking(path: Path, log: CertificateLog) -> int:
     """Certificates that a run's journal has and its table has not, as after a kill."""
+    return len(_recorded(path).difference(log.idx.tolist()))
+
+
+def _recorded(path: Path) -> set[int]:
+    """The images in a folder's journals, those of processes that were killed among them."""
     journals = [path / JOURNAL, *path.glob(f"{PARTS}/*/{JOURNAL}")]
-    recorded = {i for file in journals if file.is_file() for i in read_journal(file).records}
-    return len(recorded.difference(log.idx.tolist()))
+    return {i for file in journals if file.is_file() for i in read_journal(file).records}
+
+
+def _elsewhere(path: Path) -> str:
+    """Where the certificates are that a folder's table should have, as after a kill."""
+    count = len(_recorded(path)) if path.is_dir() else 0
+    return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
 def select(
@@ -82,8 +110,9 @@ def select(
             f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
             f"the log has {describe_images(log)}"
         )
-    arrays = ("idx", "label", "predict", "radius", "correct")
-    return replace(log, **{name: getattr(log, name)[kept] for name in arrays})
+    names = ("idx", "label", "predict", "radius", "correct", "estimated")
+    arrays = {name: getattr(log, name) for name in names}
+    return replace(log, **{name: a[kept] for name, a in arrays.items() if a is not None})
 
 
 def describe_images(log: CertificateLog) -> str:
@@ -108,7 +137,8 @@ def _ordinal(number: int) -> str:
 def _log_file(path: Path) -> Path:
     file = path / "certificates.tsv" if path.is_dir() else path
     if not file.is_file() and path.is_dir():
-        raise Mistake(f"no certificates in {path}: expected {file}; certify the run first")
+        what_to_do = _elsewhere(path) or "; certify the run first"
+        raise Mistake(f"no certificates in {path}: expected {file}{what_to_do}")
     if not file.exists():
         raise Mistake(f"no log at {path}: expected a run folder or a log file")
     return file
@@ -221,6 +251,7 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
     "bound": (str, lambda _: True, "a name"),
+    "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
 }
 
 

@@ -28,7 +28,7 @@ def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
     if item.soft_betas:
         found = _with_soft(item, found)
     panels = _panels(item, found)
-    columns = COLUMNS[item.panels]
+    columns = min(COLUMNS[item.panels], len(panels))
     lines = -(-len(panels) // columns)
     figure = new_figure(4.2 * columns, 3.4 * lines + 0.3)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)

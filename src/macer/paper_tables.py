@@ -107,25 +107,38 @@ def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
     papers = "paper: ACR over 500 images, 500…999 in the authors' code for CIFAR-10."
     if any(_is_copied(one.row) for one in found):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
-    logs = [one.log for one in found if one.log]
-    ours = [f"here: {conditions(logs)}; ± is one standard error over the images."] if logs else []
-    if any(log.n not in (None, PAPERS_N) for log in logs):
-        ours.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
     remarks = [f"{one.row.run()}: {one.remark}." for one in found if one.remark]
-    absent = list(dict.fromkeys(one.row.run() for one in found if not one.log))
-    todo = [_todo(item, absent)] if absent else []
-    return [papers, *ours, *dict.fromkeys(remarks), *todo]
+    return [papers, *_conditions(found), *dict.fromkeys(remarks)]
+
+
+def _conditions(found: Sequence[Reproduction]) -> list[str]:
+    """Images, n and α of what is here, of each run where they differ."""
+    logs = {one.row.run(): one.log for one in found if one.log}
+    if not logs:
+        return []
+    shared = conditions(list(logs.values()))
+    lines = [f"here: {shared}; ± is one standard error over the images."]
+    if "differ" in shared:
+        lines += [f"{run}: {conditions([log])}." for run, log in logs.items()]
+    if any(log.n not in (None, PAPERS_N) for log in logs.values()):
+        lines.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
+    return lines
+
+
+def todo(item: Item, found: Sequence[Reproduction], only: str | None) -> list[str]:
+    """How to come by what is not here."""
+    absent = {one.row.run() for one in found if not one.log}
+    if not absent or item.shows == "settings":
+        return []
+    models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
+    command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
+    return [
+        f"{models} no certificates here: `{command} --train` makes them, --commands lists what to "
+        "run, and certificates.tsv of your own may lie in the folder of a run."
+    ]
 
 
 def _is_copied(row: Row) -> bool:
     """Whether the paper took a row's accuracies from the paper of its method."""
     others = row.name.startswith(("Cohen", "Salman", "SmoothAdv")) and bool(row.accuracies)
     return others and row.train_recipe().dataset in ("cifar10", "imagenet")
-
-
-def _todo(item: Item, absent: Sequence[str]) -> str:
-    models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
-    return (
-        f"{models} no certificates here: `macer paper {item.name} --train` makes them, --commands "
-        "lists what to run, and certificates.tsv of your own may lie in the folder of a run."
-    )

@@ -64,7 +64,7 @@ def predict_files(
                 indices=[_number(image)],
                 progress=advance,
             )
-        yield f"{path}\t{_verdict(certificate, card.classes)}"
+        yield f"{path}\t{_verdict(certificate, card.classes, radius)}"
 
 
 def _check_authority(run: Path, precision: str) -> None:
@@ -103,7 +103,7 @@ def _number(image: Tensor) -> int:
     return int.from_bytes(hashlib.sha256(image.numpy().tobytes()).digest()[:7], "little")
 
 
-def _verdict(certificate: Certificate, classes: Sequence[str]) -> str:
+def _verdict(certificate: Certificate, classes: Sequence[str], radius: float | None) -> str:
     if certificate.label == ABSTAIN:
-        return "abstains"
+        return "abstains" if radius is None else f"abstains\tno label shown within {radius:g}"
     return f"{classes[certificate.label]}\tradius {rounded_down(certificate.radius, 4)}"

@@ -11,6 +11,7 @@ from macer.certification import check_settings
 from macer.certifying import chosen_images
 from macer.comparison import Examination, certified
 from macer.data import Split, classes_of, load
+from macer.journal import JOURNAL, read_journal
 from macer.logs import CertificateLog, read_log, select
 from macer.mistake import Mistake
 from macer.paper import Images, ImagesOf, Item, Row, differing, images_of, shortened
@@ -92,7 +93,7 @@ def reproduce(
     }
     for run, recipe in recipes.items():
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
-        _check_same(Run(runs / run), recipe)
+        _check_same(Run(runs / run), recipe, settings)
     exams = {
         dataset: _examination(dataset, images(dataset), settings, item.soft_betas, data)
         for dataset in dict.fromkeys(recipe.dataset for recipe in recipes.values())
@@ -105,13 +106,21 @@ def reproduce(
         certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
 
 
-def _check_same(run: Run, recipe: TrainRecipe) -> None:
-    """Refuse to continue a run that was begun otherwise, before any is trained."""
+def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
+    """Refuse to continue what was begun otherwise, before any run is trained."""
     if run.manifest.is_file() and (differences := _differences(recipe, run.read_recipe())):
         raise Mistake(
             f"{run.folder} holds another training, got {differences}; give the same --share, or "
             "another --runs"
         )
+    journal = run.folder / JOURNAL
+    header = read_journal(journal).header if journal.is_file() else {}
+    for name in ("n0", "n", "alpha"):
+        if header.get(name, getattr(settings, name)) != getattr(settings, name):
+            raise Mistake(
+                f"{name} must be {header[name]}, that of the certificates in {run.folder}, got "
+                f"{getattr(settings, name)}; or give another --runs"
+            )
 
 
 def _certificates_alone(folder: Path) -> bool:

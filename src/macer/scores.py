@@ -83,8 +83,12 @@ def curve(log: CertificateLog) -> tuple[Floats, Floats]:
 
 
 def outcomes(log: CertificateLog) -> dict[str, int]:
-    """How many images were classified correctly, wrongly, and not at all."""
-    abstained = int(np.sum(log.predict == -1))
+    """How many images were classified correctly, wrongly, and not at all.
+
+    An image that a score passed over was wrong: that is why.
+    """
+    estimated = True if log.estimated is None else log.estimated
+    abstained = int(np.sum((log.predict == -1) & estimated))
     correct = int(np.sum(log.correct))
     wrong = len(log.idx) - correct - abstained
     return {"correct": correct, "wrong": wrong, "abstained": abstained}

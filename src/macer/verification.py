@@ -87,6 +87,8 @@ def check_sources(contents: Contents, target: Target, split: Split) -> None:
 
 def check_table(contents: Contents, path: Path) -> None:
     """The table beside the journal must be the one that the journal gives."""
+    if not path.is_file():
+        raise AuditFailed(f"there is no {path}; certify again to write it from its journal")
     if path.read_bytes() != "".join(table_lines(contents)).encode():
         raise AuditFailed(f"{path} is not the table of its journal; certify again to write it anew")
 

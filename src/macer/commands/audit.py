@@ -10,7 +10,7 @@ from macer.commands.parameters import Data, Device, Normalise, Weights, chosen_d
 from macer.commands.printing import print_line
 from macer.mistake import Mistake
 from macer.recipes import Whole
-from macer.zoo import certificates_folder
+from macer.zoo import certificates_folder, in_zoo
 
 if TYPE_CHECKING:
     from macer.data import Split
@@ -127,12 +127,18 @@ def _sources(
     """A run's certificates, and the data and the model that they are of."""
     from macer import verification
     from macer.data import classes_of, load
+    from macer.run import Run
     from macer.targets import find_target
 
     for flag in ("weights", "normalise"):
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(certificates_folder(run))
+    if model.target is None and not in_zoo(run) and not Run(run).model.is_file():
+        raise Mistake(
+            f"target must be given where no model lies beside the certificates, in {run}; add "
+            "--target RUN"
+        )
     name = contents.header["dataset"]
     split = load(name, "test", data)
     found = find_target(

@@ -59,7 +59,7 @@ def paper(
     alpha
         Probability that a certificate is false, for each image.
     start
-        First test image; the paper's 500 images are taken by default.
+        First test image; without start, stop and skip the paper's 500 images are taken.
     stop
         Test image to stop before.
     skip
@@ -69,7 +69,7 @@ def paper(
     markdown
         Print Markdown instead.
     plot
-        File of a figure, PNG or PDF by its ending; NAME.png by default.
+        Draw a figure into this file, PNG or PDF by its ending.
     """
     from macer.paper import check_share, read_item
     from macer.paper import only as chosen_rows
@@ -106,21 +106,22 @@ def paper(
             device=chosen_device(device),
         )
     found = reproduction.find(chosen, runs, images)
-    if chosen.panels:
+    if plot:
         from macer.paper_figures import plot as draw
 
-        file = plot or Path(f"{item}.png")
-        draw(chosen, found, file)
+        draw(chosen, found, plot)
     cells, notes = paper_tables.cells(chosen, found), paper_tables.notes(chosen, found)
     if latex or markdown:
         print_text((forms.latex if latex else forms.markdown)(*cells, notes))
     else:
         print_line(f"{item} · {chosen.title}")
         print_table(*cells)
-        for line in notes:
+        for line in [*notes, *paper_tables.todo(chosen, found, only)]:
             print_line(line)
-    if chosen.panels:
-        note(f"figure: {file}")
+    if plot:
+        note(f"figure: {plot}")
+    elif chosen.panels:
+        note(f"draw it with --plot {item}.png")
 
 
 def _list(runs: Path) -> None:

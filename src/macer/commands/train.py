@@ -1,5 +1,6 @@
 """`macer train` and `macer export`: a recipe into a run, a run into a model file."""
 
+import shlex
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ def train(
             ranks=ranks,
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
-    print_line(f"certify it with: macer certify {folder}")
+    source = f" --data {shlex.quote(str(data))}" if data else ""
+    print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}")
 
 
 def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
