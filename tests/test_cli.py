@@ -295,7 +295,12 @@ def test_a_run_is_named_after_its_recipe(
 ) -> None:
     Path("mine.toml").write_text('dataset = "mnist"\nepochs = 1\nk = 1\nlam = 0.0\nbatch = 640')
     assert main(["train", "mine.toml", "--seed", "3", "--device", "cpu"]) == 0
-    assert "certify it with: macer certify runs/mine" in capsys.readouterr().out
+    assert "certify it with: macer certify runs/mine\n" in capsys.readouterr().out
+    shutil.copytree(os.environ["MACER_DATA"], "my data")
+    where = ["--data", "my data", "--out", "other", "--device", "cpu"]
+    assert main(["train", "mine.toml", *where]) == 0
+    hint = capsys.readouterr().out.splitlines()[-1]
+    assert hint == "certify it with: macer certify other --data 'my data'"
     assert '"batch": 640' in Path("runs/mine/manifest.json").read_text()
     assert '"seed": 3' in Path("runs/mine/manifest.json").read_text()
 

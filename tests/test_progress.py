@@ -75,6 +75,15 @@ def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, scr
     assert re.search(r"training a ━+.* 50% 100 samples/s \d:\d\d:\d\d left [-\d]:[-\d]", shown)
 
 
+@pytest.mark.parametrize("screen", [True], indirect=True)
+@pytest.mark.parametrize("passing", [False, True])
+def test_a_passing_bar_is_taken_off_the_terminal(clock, screen, passing):
+    with progress.bar("labelling a", 5, "samples", passing=passing) as advance:
+        advance(5)
+    _, _, after = screen.getvalue().rpartition("labelling a")
+    assert ("\x1b[2K" in after) == passing  # a line is erased
+
+
 # known value
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from examples import log_of, published_logs, random_log, with_classes
-from macer.logs import CertificateLog, select
+from macer.logs import CertificateLog, read_log, select
 from macer.mistake import Mistake
 from macer.scores import (
     average_certified_radius,
@@ -17,6 +17,7 @@ from macer.scores import (
     standard_error,
     usual_radii,
 )
+from macer.zoo import shipped_certificates
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,14 @@ def test_an_image_that_a_score_passed_over_is_wrong_and_no_abstention() -> None:
     scored = replace(log, estimated=estimated)
     assert outcomes(scored) == {"correct": 1, "wrong": 2, "abstained": 1}
     assert outcomes(select(scored, 2)) == {"correct": 0, "wrong": 1, "abstained": 1}
+
+
+def test_a_table_says_which_images_its_score_passed_over() -> None:
+    """Of the record at σ = 1, certified with --score: no wrong class was estimated."""
+    log = read_log(shipped_certificates("zoo:cifar10-1.00-record"))
+    assert log.estimated is not None
+    assert outcomes(log) == {"correct": 819, "wrong": 1145, "abstained": 36}
+    assert outcomes(replace(log, estimated=None))["wrong"] == 0
 
 
 def test_outcomes_add_up_to_the_images() -> None:

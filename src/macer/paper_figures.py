@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 COLUMNS = {"sigma": 3, "table": 2, "name": 3}
 MARKERS = "osD^vPX*"
-THIN: dict[str, Any] = {"ms": 4, "lw": 0.5, "clip_on": False}
 
 
 def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
@@ -73,12 +72,9 @@ def _draw_scores(axes: "Axes", rows: Sequence[Reproduction], item: Item) -> None
     nothing = (np.zeros(1), np.zeros(1))
     draw_steps(axes, [curve(one.log) if one.log else nothing for one in rows])
     points = [_points(one.row, item) for one in rows]
-    lines = [
-        axes.plot(x, y, color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], **THIN)[
-            0
-        ]
-        for i, (x, y) in enumerate(points)
-    ]
+    lines = [axes.plot(x, y, ms=4, lw=0.5, clip_on=False)[0] for x, y in points]
+    for i, line in enumerate(lines):
+        line.set(color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)])
     axes.set_xlim(0, max(axes.get_xlim()[1], *(x[-1] + 0.05 for x, _ in points)))
     axes.legend(lines, [_label(one) for one in rows], fontsize=7, frameon=False)
 

@@ -222,8 +222,9 @@ class Trainer:
         `found_inf` is 1, and the batch-norm statistics go back to what they were.
         """
         parameters = [p for p in self.model.parameters() if p.grad is not None]
-        self.ranks.average([loss, *(p.grad for p in parameters if p.grad is not None)])
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        self.ranks.average([loss, *gradients])
+        norm = nn.utils.get_total_norm(gradients)
         bad = ~(loss + norm).isfinite()
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
