@@ -407,7 +407,7 @@ MUTANTS = {
     ),
     "an ACR of certificates of one radius": Mutant(
         "logs.py",
-        "if radius is not None:",
+        'if "asked" in rows[0]:',
         "if False:",
         "test_reproduction.py",
     ),
@@ -416,6 +416,24 @@ MUTANTS = {
         "if log.sigma not in (None, recipe.sigma):",
         "if False:",
         "test_reproduction.py",
+    ),
+    "images of the training among the held-out ones": Mutant(
+        "certifying.py",
+        "start = max(start, first)",
+        "start = max(start, 0)",
+        "test_held_out.py",
+    ),
+    "held-out images of other data": Mutant(
+        "held_out.py",
+        "if found != expected:",
+        "if found is None:",
+        "test_held_out.py",
+    ),
+    "held-out images taken for test images": Mutant(
+        "scores.py",
+        " or a.split != b.split",
+        "",
+        "test_held_out.py",
     ),
 }
 

@@ -425,7 +425,7 @@ def test_images_are_chosen_as_the_field_counts_them() -> None:
     ("piece", "message"),
     [
         ((-1, None, 1), "start must be at least 0, got -1"),
-        ((0, 11, 1), "stop must be at most the number of test images, 10, got 11"),
+        ((0, 11, 1), "stop must be at most the number of images, 10, got 11"),
         ((0, None, 0), "skip must be at least 1, got 0"),
         ((10, None, 1), "no image i has 10 ≤ i < 10 and i % 1 = 0"),
     ],

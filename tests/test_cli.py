@@ -581,10 +581,14 @@ MISTAKES = [
     ),
     ("certify run --start -1", "start must be at least 0, got -1\n"),
     ("certify run --start 200", "no image i has 200 ≤ i < 200 and i % 1 = 0\n"),
-    ("certify run --stop 201", "stop must be at most the number of test images, 200, got 201\n"),
+    ("certify run --stop 201", "stop must be at most the number of images, 200, got 201\n"),
     ("certify run --stop 0", "no image i has 0 ≤ i < 0 and i % 1 = 0\n"),
     ("certify run --skip 0", "skip must be at least 1, got 0\n"),
     ("certify run --start 1 --stop 5 --skip 5", "no image i has 1 ≤ i < 5 and i % 5 = 0\n"),
+    (
+        "certify run --held-out --out new",
+        "held_out needs a run that held images out, got run; train it with --held-out N\n",
+    ),
     ("certify run --batch-size 0", "batch_size must be at least 1, got 0\n"),
     ("certify run --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("certify run --out digit.png", "cannot use digit.png: File exists\n"),
@@ -685,7 +689,7 @@ MISTAKES = [
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
-    ("report at-0.1", "at-0.1 must hold certificates of largest radii, got those of rad"),
+    ("report at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
     ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
     # history
     ("history", "runs must name at least one run folder, got none\n"),
@@ -714,8 +718,13 @@ MISTAKES = [
     ("compare demo --out new --n 9", "n must be at least 10 to certify anything at alpha 0.001 "),
     ("compare demo --out new --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
     ("compare demo --out new --start -1", "start must be at least 0, got -1\n"),
-    ("compare demo --out new --stop 2001", "stop must be at most the number of test images, "),
+    ("compare demo --out new --stop 2001", "stop must be at most the number of images, "),
     ("compare demo --out new --skip 0", "skip must be at least 1, got 0\n"),
+    ("compare demo --out new --held-out -1", "held_out must be at least 0, got -1\n"),
+    (
+        "compare demo --out new --held-out 9990",
+        "held_out and batch must not exceed the 10000 training images together, got 9990 and ",
+    ),
     ("compare demo --out new --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # paper
     ("paper --train", "item must be named with these flags, got none; `macer paper` lists them\n"),
@@ -741,7 +750,7 @@ MISTAKES = [
     ("paper table-6 --train --alpha 1 --runs new", "alpha must be between 0 and 1, got 1"),
     ("paper table-6 --train --device gpu", "device must be auto, cpu or cuda, got gpu\n"),
     ("paper table-6 --train --data nowhere", "no files of 'mnist' in nowhere: expected nowhere/"),
-    ("paper table-6 --train", "stop must be at most the number of test images, 200, got 1000\n"),
+    ("paper table-6 --train", "stop must be at most the number of images, 200, got 1000\n"),
     # export
     ("export --out new", 'Command "export" parameter RUN requires an argument.'),
     ("export run", 'Command "export" parameter --out requires an argument.'),

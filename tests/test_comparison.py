@@ -38,7 +38,9 @@ def tiny_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "classes_of", lambda name, folder: CLASSES)
 
 
-def compared(out: Path, recipes: dict[str, TrainRecipe], seeds: int = 2) -> list[Entry]:
+def compared(
+    out: Path, recipes: dict[str, TrainRecipe], seeds: int = 2, held_out: int = 0
+) -> list[Entry]:
     return compare(
         recipes,
         out,
@@ -49,6 +51,7 @@ def compared(out: Path, recipes: dict[str, TrainRecipe], seeds: int = 2) -> list
         stop=None,
         skip=4,
         device=CPU,
+        held_out=held_out,
     )
 
 
@@ -162,6 +165,20 @@ def test_what_is_finished_is_not_done_again_and_the_table_stays(tmp_path, tiny_d
     assert steps == []
     assert [row[:5] for row in again] == [row[:5] for row in rows]
     assert [p.read_bytes() for p in sorted(tmp_path.rglob("model.safetensors"))] == weights
+
+
+def test_settings_are_chosen_by_held_out_images(tmp_path, tiny_data):
+    recipes = {"plain": tiny_recipe(loss="gaussian", k=1), "macer": tiny_recipe()}
+    entries = compared(tmp_path, recipes, held_out=20)
+    training = tiny_split(seed=0)
+    for one in entries:
+        for seed, log in enumerate(one.logs):
+            assert (log.idx.tolist(), log.split) == ([44, 48, 52, 56, 60], "train")
+            assert log.label.tolist() == training.labels[log.idx].tolist()
+            run = tmp_path / one.name / f"seed-{seed}"
+            assert Run(run).read_recipe().held_out == 20
+            assert not (run / "certificates.tsv").exists()
+    assert notes(entries)[0].startswith("Held out: training 44…60, every 4th (5), n = 50")
 
 
 def test_an_unfinished_comparison_goes_on(tmp_path, tiny_data):

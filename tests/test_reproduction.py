@@ -274,7 +274,7 @@ def test_the_command_trains_what_is_not_there(tmp_path, monkeypatch, tiny_data, 
 
 def test_a_mistake_in_the_images_or_settings_is_told_before_training(tmp_path, tiny_data):
     for images, settings, line in (
-        (Images(0, 65, 1), {}, "stop must be at most the number of test images, 64, got 65"),
+        (Images(0, 65, 1), {}, "stop must be at most the number of images, 64, got 65"),
         (FEW, {"settings": CertifyRecipe(n=0)}, "n must be "),
         (FEW, {"share": 2.0}, "share must be "),
     ):

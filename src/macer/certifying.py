@@ -27,15 +27,22 @@ from macer.stopping import stopping_at_once
 from macer.targets import Target
 
 
-def chosen_images(count: int, start: int, stop: int | None, skip: int) -> list[int]:
-    """The images i with start ≤ i < stop and i % skip = 0, as the field counts them."""
+def chosen_images(
+    count: int, start: int, stop: int | None, skip: int, *, first: int = 0
+) -> list[int]:
+    """The images i with start ≤ i < stop and i % skip = 0, as the field counts them.
+
+    Args:
+        first: only the images from this one on are to be had.
+    """
     if skip < 1:
         raise Mistake(f"skip must be at least 1, got {skip}")
     if start < 0:
         raise Mistake(f"start must be at least 0, got {start}")
     stop = count if stop is None else stop
     if stop > count:
-        raise Mistake(f"stop must be at most the number of test images, {count}, got {stop}")
+        raise Mistake(f"stop must be at most the number of images, {count}, got {stop}")
+    start = max(start, first)
     images = [i for i in range(start, stop) if i % skip == 0]
     if not images:
         raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {skip} = 0")
@@ -53,12 +60,15 @@ def certify_data_set(
     device: torch.device,
     batch_size: int | None = None,
     soft_betas: Sequence[float] = (),
+    part: str = "test",
 ) -> Contents:
     """Certify the images that the folder's journal does not have yet; return all it has.
 
     Args:
+        split: test images, or training images that the model has not seen.
         soft_betas: certify by Bernstein at these β too, from the same samples, each into a
             folder of its own: FOLDER/bernstein-β.
+        part: of the data set, test or train.
     """
     precision = resolved(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
@@ -73,7 +83,7 @@ def certify_data_set(
             stack.enter_context(
                 open_journal(
                     where / JOURNAL,
-                    _header(target, split, dataset, one, rows=rows, device=device),
+                    _header(target, split, dataset, one, part=part, rows=rows, device=device),
                 )
             )
             for one, where in zip(recipes, folders, strict=True)
@@ -172,6 +182,7 @@ def _header(
     dataset: str,
     recipe: CertifyRecipe,
     *,
+    part: str,
     rows: int,
     device: torch.device,
 ) -> Header:
@@ -183,6 +194,7 @@ def _header(
         "weights_sha256": target.weights_sha256,
         "dataset": dataset,
         "data_sha256": fingerprint(split),
+        **({} if part == "test" else {"split": part}),
         "sigma": target.sigma,
         **asdict(recipe),
         "chunk": CHUNK,

@@ -1,4 +1,4 @@
-"""Recipes against each other: the same seeds, the same test images, paired differences."""
+"""Recipes against each other: the same seeds, the same images, paired differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ import torch
 from macer.certification import check_settings
 from macer.certifying import certify_data_set, chosen_images
 from macer.data import Split, classes_of, load
+from macer.held_out import FOLDER, hold_out
 from macer.logs import CertificateLog, describe_images, read_log, select
 from macer.mistake import Mistake
 from macer.progress import note
@@ -23,6 +24,7 @@ from macer.teachers import FIELDS as TEACHERS
 from macer.teachers import load_teachers
 from macer.training import train
 from macer.training_speed import count_passes, epoch_seconds
+from macer.validation import Validation
 
 # Images of the little training in which forward passes are counted.
 COUNTED_IMAGES = 8
@@ -41,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Examination:
-    """The test images that every model is certified on, and how."""
+    """The images that every model is certified on, and how."""
 
     split: Split
     start: int
@@ -49,6 +51,13 @@ class Examination:
     skip: int
     settings: CertifyRecipe
     soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
+    held_out: int = 0  # the last ones alone, of the training images; 0: test images
+
+    def indices(self) -> list[int]:
+        """The numbers of the images."""
+        count = len(self.split.images)
+        first = count - self.held_out if self.held_out else 0
+        return chosen_images(count, self.start, self.stop, self.skip, first=first)
 
 
 def compare(
@@ -62,6 +71,7 @@ def compare(
     stop: int | None,
     skip: int,
     device: torch.device,
+    held_out: int = 0,
 ) -> list[Entry]:
     """Train each recipe with seeds 0, 1 …, certify each model, and return one entry a recipe.
 
@@ -69,24 +79,35 @@ def compare(
 
     Args:
         recipes: by the names of their runs, of one data set.
+        held_out: keep as many training images out of every training, and certify these.
     """
+    if held_out < 0:
+        raise Mistake(f"held_out must be at least 0, got {held_out}")
     if seeds < 1:
         raise Mistake(f"seeds must be at least 1, got {seeds}")
     if out.exists() and not out.is_dir():
         raise Mistake(f"out must be a folder, got the file {out}")
     dataset = _common_dataset(recipes)
+    if held_out:
+        recipes = {name: replace(recipe, held_out=held_out) for name, recipe in recipes.items()}
     for recipe in recipes.values():
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
-    exam = Examination(load(dataset, "test", data), start, stop, skip, settings)
-    chosen_images(len(exam.split.images), start, stop, skip)  # refuses before hours of training
     training, classes = load(dataset, "train", data), classes_of(dataset, data)
+    split = training if held_out else load(dataset, "test", data)
+    exam = Examination(split, start, stop, skip, settings, held_out=held_out)
+    exam.indices()  # refuses before hours of training
+    for recipe in recipes.values():
+        hold_out(training, recipe)  # likewise
     entries = {}
     for name in _teachers_first(recipes):
         asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
         folders = [out / name / f"seed-{seed}" for seed in range(seeds)]
         for recipe, folder in zip(asked, folders, strict=True):
             note(f"{name}, seed {recipe.seed}")
-            train(recipe, training, classes, folder, device=device, resume=True)
+            train(
+                recipe, training, classes, folder,
+                device=device, resume=True, validation=Validation(every=recipe.epochs),
+            )  # fmt: skip
         entries[name] = Entry(
             name,
             recipes[name],
@@ -136,12 +157,12 @@ def certified(
     """The run's certificates of the images, those that are not there yet made now."""
     classes = load_model(folder)[1].classes
     target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
-    indices = chosen_images(len(exam.split.images), exam.start, exam.stop, exam.skip)
+    part, where = ("train", folder / FOLDER) if exam.held_out else ("test", folder)
     certify_data_set(
-        target, exam.split, dataset, indices, exam.settings, folder,
-        device=device, soft_betas=exam.soft_betas,
+        target, exam.split, dataset, exam.indices(), exam.settings, where,
+        device=device, soft_betas=exam.soft_betas, part=part,
     )  # fmt: skip
-    return select(read_log(folder), exam.start, exam.stop, exam.skip)
+    return select(read_log(where), exam.start, exam.stop, exam.skip)
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path) -> float:
@@ -189,9 +210,10 @@ def notes(entries: Sequence[Entry]) -> list[str]:
     """What to know when reading the table."""
     log = entries[0].logs[0]
     which = images_text(len(log.idx), describe_images(log))
+    images = "Test images" if log.split is None else "Held out:"
     seeds = len(entries[0].logs)
     return [
-        f"Test images {which}, n = {thousands(log.n)}, α = {setting(log.alpha)}, "
+        f"{images} {which}, n = {thousands(log.n)}, α = {setting(log.alpha)}, "
         f"{seeds} seed{'s' * (seeds > 1)}.",
         "± is one standard error over the images, each image's radius averaged over the seeds; "
         "differences are paired.",

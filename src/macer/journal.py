@@ -32,6 +32,10 @@ COLUMNS = (
     *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
 )
 
+# Columns of unusual certificates, by the header's entry: of one radius that was asked for, and of
+# training images. Whoever has the table alone must not take them for the usual ones.
+UNUSUAL = {"radius": "asked", "split": "split"}
+
 
 @dataclass(frozen=True)
 class Record:
@@ -265,9 +269,14 @@ def write_table(contents: Contents, path: Path) -> None:
 
 def table_lines(contents: Contents) -> Iterator[str]:
     """The table that a journal gives, image after image."""
-    yield "\t".join(COLUMNS) + "\n"
+    header = contents.header
+    unusual = {
+        name: header[entry] for entry, name in UNUSUAL.items() if header.get(entry) is not None
+    }
+    yield "\t".join((*COLUMNS, *unusual)) + "\n"
     for idx in sorted(contents.records):
-        yield "\t".join(_row(contents.header, contents.records[idx])) + "\n"
+        row = (*_row(header, contents.records[idx]), *map(str, unusual.values()))
+        yield "\t".join(row) + "\n"
 
 
 def _row(header: Header, record: Record) -> tuple[str, ...]:

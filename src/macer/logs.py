@@ -16,7 +16,7 @@ from macer.journal import JOURNAL, PARTS, read_journal
 from macer.mistake import Mistake
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
-SETTINGS = ("sigma", "n0", "n", "alpha", "bound")
+SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split")
 
 # ImageNet's 50,000 lines take about 5 MB; the limit stops a small gzip file from filling memory.
 MOST_BYTES = 1 << 28
@@ -37,13 +37,13 @@ class CertificateLog:
     n: int | None = None
     alpha: float | None = None
     bound: str | None = None
+    split: str | None = None  # train, of images that were held out; else the images are test images
     # Whether an image's class was estimated: a score passes over wrong ones.
     estimated: NDArray[np.bool_] | None = None
 
 
 def read_log(path: Path) -> CertificateLog:
     """Read a run folder's certificates.tsv, or a log file, plain or gzipped."""
-    _check_all_radii(path)
     file = _log_file(path)
     header, *lines = _lines(file)
     names = header.split("\t")
@@ -54,6 +54,7 @@ def read_log(path: Path) -> CertificateLog:
             f"{file} has a header but no certificates"
             f"{_elsewhere(path) or ': certify at least one image'}"
         )
+    _check_all_radii(file, rows)
     _check_repeats(file, rows)
     rows.sort(key=lambda row: row["idx"])
     return CertificateLog(
@@ -68,14 +69,12 @@ def read_log(path: Path) -> CertificateLog:
     )
 
 
-def _check_all_radii(path: Path) -> None:
+def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
-    journal = path / JOURNAL
-    radius = read_journal(journal).header.get("radius") if journal.is_file() else None
-    if radius is not None:
+    if "asked" in rows[0]:
         raise Mistake(
-            f"{path} must hold certificates of largest radii, got those of radius {radius:g}, "
-            "which have no ACR; the same `macer certify` tells what they say"
+            f"{file} must hold certificates of largest radii, got those of radius "
+            f"{rows[0]['asked']:g}, which have no ACR; the same `macer certify` tells what they say"
         )
 
 
@@ -116,7 +115,11 @@ def select(
 
 
 def describe_images(log: CertificateLog) -> str:
-    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count."""
+    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; training images so."""
+    return f"training {_describe(log)}" if log.split == "train" else _describe(log)
+
+
+def _describe(log: CertificateLog) -> str:
     idx = np.sort(log.idx)
     first, last = int(idx[0]), int(idx[-1])
     if first == last:
@@ -251,6 +254,8 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
     "bound": (str, lambda _: True, "a name"),
+    "split": (str, lambda name: name in ("test", "train"), "test or train"),
+    "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
 }
 

@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 def paired_difference(a: CertificateLog, b: CertificateLog) -> Difference:
     """ACR(a) − ACR(b) over their common images, with the standard error of the paired mean."""
     common, in_a, in_b = np.intersect1d(a.idx, b.idx, return_indices=True)
-    if not len(common):
+    if not len(common) or a.split != b.split:
         raise Mistake(
             f"{a.name} and {b.name} must have images in common, got {describe_images(a)} "
             f"and {describe_images(b)}: certify the same images"

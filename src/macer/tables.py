@@ -119,7 +119,7 @@ def terminal(table: Table) -> "RenderableType":
 
 def images_text(count: int, which: str) -> str:
     """Which images, and how many."""
-    return which if which.startswith(f"{count:,} images") else f"{which} ({count:,})"
+    return which if f"{count:,} images within" in which else f"{which} ({count:,})"
 
 
 def setting(value: float | str | None) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
 from macer.files import locked, remove_leftovers, write_atomically
+from macer.held_out import hold_out
 from macer.image_files import ImageFiles
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
@@ -64,7 +65,7 @@ def train(
             first one writes. Batch-norm takes its statistics from a part.
     """
     _check_images(split, recipe)
-    training, held_out = _hold_out(split, recipe)
+    training, held_out = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
     teachers = load_teachers(recipe, card, torch.device(device))
@@ -184,20 +185,6 @@ def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics])
             trainer.recipe, card, metrics, trainer.device, devices=trainer.ranks.count
         )
     run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
-
-
-def _hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
-    """The images to train on and, if any, the last ones to validate on."""
-    left = len(split.images) - recipe.held_out
-    if left < recipe.batch:
-        raise Mistake(
-            f"held_out and batch must not exceed the {len(split.images)} training images together, "
-            f"got {recipe.held_out} and {recipe.batch}"
-        )
-    training = Split(split.images[:left], split.labels[:left])
-    if not recipe.held_out:
-        return training, None
-    return training, Split(split.images[left:], split.labels[left:])
 
 
 def _check_images(split: Split, recipe: TrainRecipe) -> None:

@@ -140,7 +140,7 @@ def _sources(
             "--target RUN"
         )
     name = contents.header["dataset"]
-    split = load(name, "test", data)
+    split = load(name, contents.header.get("split", "test"), data)
     found = find_target(
         model.target or str(run),
         sigma=contents.header["sigma"],

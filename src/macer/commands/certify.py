@@ -40,13 +40,14 @@ def certify(
     start: Start = 0,
     stop: Stop = None,
     skip: Skip = 1,
+    held_out: bool = False,
     family: bool = False,
     soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
     batch_size: Whole | None = None,
     device: Device = "auto",
 ) -> None:
-    """Certify a model's test images; continues by itself where it stopped.
+    """Certify a model's test images, or those it held out; continues where it stopped.
 
     Parameters
     ----------
@@ -57,6 +58,8 @@ def certify(
         Noise level; needed only for a function or a network by name.
     dataset
         Data set; the one the model was trained on by default.
+    held_out
+        Certify the training images that the run held out, to choose settings by, into RUN/held-out.
     family
         Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
     soft_betas
@@ -69,19 +72,22 @@ def certify(
     """
     from macer.certifying import at_radius, certify_data_set, chosen_images
     from macer.data import classes_of, load
+    from macer.held_out import FOLDER, first_held_out
     from macer.logs import read_log
     from macer.sharding import certify_together
     from macer.targets import check_target, find_target
 
     check_target(target, weights=weights, normalise=normalise)
-    folder = out or _folder_of(target, weights)
+    folder = out or _folder_of(target, weights) / (FOLDER if held_out else "")
     name = dataset or _dataset_of(target, weights)
-    split = load(name, "test", data)
+    part = "train" if held_out else "test"
+    split = load(name, part, data)
     found = find_target(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
         weights=weights, normalise=normalise,
     )  # fmt: skip
-    indices = chosen_images(len(split.images), start, stop, skip)
+    first = first_held_out(target, split) if held_out else 0
+    indices = chosen_images(len(split.images), start, stop, skip, first=first)
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
     device_ = chosen_device(device)
@@ -89,7 +95,7 @@ def certify(
     def certify_into(where: Path, some: Sequence[int]) -> "Contents":
         return certify_data_set(
             found, split, name, some, settings, where,
-            device=device_, batch_size=batch_size, soft_betas=soft_betas,
+            device=device_, batch_size=batch_size, soft_betas=soft_betas, part=part,
         )  # fmt: skip
 
     with joined(device_) as ranks:
@@ -101,7 +107,7 @@ def certify(
     else:
         folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
         print_report([read_log(one) for one in folders])
-    if in_zoo(target) and out is None:
+    if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
 
 

@@ -33,6 +33,7 @@ def compare(
     start: Start = 0,
     stop: Stop = None,
     skip: Skip = 10,
+    held_out: Whole = 0,
     device: Device = "auto",
 ) -> None:
     """Train recipes with the same seeds, certify the models, and compare them with the first.
@@ -51,6 +52,9 @@ def compare(
         Other samples that bound its probability.
     alpha
         Probability that a certificate is false, for each image.
+    held_out
+        Hold out this many training images of every training, and certify these instead of test
+        images: to choose settings by.
     """
     from macer import comparison
 
@@ -68,6 +72,7 @@ def compare(
         stop=stop,
         skip=skip,
         device=chosen_device(device),
+        held_out=held_out,
     )
     print_table(*comparison.cells(entries))
     for line in comparison.notes(entries):

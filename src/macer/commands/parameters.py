@@ -26,8 +26,8 @@ Precision = Annotated[
     Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
 ]
 Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
-Start = Annotated[Whole, Parameter(help="First test image.")]
-Stop = Annotated[Whole | None, Parameter(help="Test image to stop before; all by default.")]
+Start = Annotated[Whole, Parameter(help="First image, by its number.")]
+Stop = Annotated[Whole | None, Parameter(help="Image to stop before; all by default.")]
 Skip = Annotated[Whole, Parameter(help="Certify only images whose number is a multiple of this.")]
 
 

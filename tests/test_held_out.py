@@ -1,0 +1,128 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from macer.certification import certify
+from macer.certifying import chosen_images
+from macer.cli import main
+from macer.data import Split, load
+from macer.held_out import first_held_out
+from macer.journal import read_journal
+from macer.logs import describe_images, read_log
+from macer.mistake import Mistake
+from macer.run import load_model
+
+TRAIN = ["train", "sample/gaussian", "--epochs", "1", "--batch", "50", "--device", "cpu"]
+CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`run`, which held 30 images out, and `all`, which held none out."""
+    folder = tmp_path_factory.mktemp("held out")
+    assert main([*TRAIN, "--held-out", "30", "--out", str(folder / "run")]) == 0
+    assert main([*TRAIN, "--out", str(folder / "all")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(trained, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_held_out_images_are_certified_and_no_others(here: Path) -> None:
+    assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
+    split = load("mnist-sample", "train")
+    count = len(split.images)
+    log = read_log(Path("run/held-out"))
+    np.testing.assert_array_equal(log.idx, np.arange(count - 30, count))
+    np.testing.assert_array_equal(log.label, split.labels[-30:])
+    assert log.split == "train"
+    assert not Path("run/certificates.tsv").exists()
+
+    images = torch.from_numpy(np.asarray(split.images[-30:]))
+    again = certify(load_model("run")[0], images, sigma=0.5, n0=20, n=200, indices=log.idx.tolist())
+    assert log.predict.tolist() == [certificate.label for certificate in again]
+    assert log.radius == pytest.approx([certificate.radius for certificate in again], abs=1e-6)
+
+
+def test_their_certificates_are_told_from_those_of_test_images(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where only the table is left, and image numbers and labels happen to agree."""
+    held_out, test = Path("run/held-out"), Path("run")
+    assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
+    assert main(["certify", "run", "--stop", "30", *CERTIFY]) == 0
+    assert "split" not in (test / "certificates.tsv").read_text()
+    assert "split" not in read_journal(test / "certificates.journal").header
+    assert read_journal(held_out / "certificates.journal").header["split"] == "train"
+    capsys.readouterr()
+
+    table = (held_out / "certificates.tsv").read_text().splitlines()
+    Path("copied.tsv").write_text("\n".join(table) + "\n")
+    usual = [line.rpartition("\t")[0] for line in table]
+    Path("usual.tsv").write_text("\n".join(usual) + "\n")
+    assert main(["report", "copied.tsv", "usual.tsv"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    numbers = describe_images(read_log(Path("usual.tsv")))
+    assert f"training {numbers} (30)" in out
+    assert "Not compared: usual and copied must have images in common" in out
+    assert "The rows differ in images" in out
+
+
+def test_their_certificates_stand_an_audit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "run", "--held-out", "--skip", "10", *CERTIFY]) == 0
+    audit = ["verify", "run/held-out", "--target", "run", "--device", "cpu"]
+    assert main([*audit, "--resample", "2"]) == 0
+    assert "3 certificates follow from their counts" in capsys.readouterr().out
+    attack = ["attack", "run/held-out", "--target", "run", "--steps", "1", "--n", "100"]
+    assert main([*attack, "--images", "1", "--device", "cpu"]) == 0
+
+
+def test_images_that_were_trained_on_are_never_chosen() -> None:
+    assert chosen_images(100, 0, None, 1, first=97) == [97, 98, 99]
+    assert chosen_images(100, 98, None, 1, first=97) == [98, 99]
+    with pytest.raises(Mistake, match=r"^no image i has 97 ≤ i < 97 and i % 1 = 0$"):
+        chosen_images(100, 0, 97, 1, first=97)
+
+
+def test_a_copied_table_of_one_radius_is_no_usual_log(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", "run", "--stop", "3", "--radius", "0.1", "--out", "at", *CERTIFY]) == 0
+    capsys.readouterr()
+    shutil.copy("at/certificates.tsv", "copied.tsv")
+    assert main(["report", "copied.tsv"]) == 2
+    line = "macer: copied.tsv must hold certificates of largest radii, got those of radius 0.1, "
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None:
+    """Among them could be some that the model was trained on."""
+    split = load("mnist-sample", "train")
+    assert first_held_out("run", split) == len(split.images) - 30
+    turned = Split(np.ascontiguousarray(split.images[::-1]), split.labels[::-1].copy())
+    with pytest.raises(Mistake, match=r"^held_out needs the training images of run, of SHA-256 "):
+        first_held_out("run", turned)
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        ("all", "held_out needs a run that held images out, got all; train it with --held-out N\n"),
+        ("zoo:mnist-0.50", "held_out needs a run folder, which tells what it held out, got zoo:"),
+        ("run/model.safetensors", "held_out needs a run folder, which tells what it held out, got"),
+    ],
+)
+def test_a_model_that_held_nothing_out_is_refused(
+    target: str, line: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = ["--dataset", "mnist-sample", "--out", "new", *CERTIFY]
+    assert main(["certify", target, "--held-out", *known]) == 2
+    assert capsys.readouterr().err.startswith(f"macer: {line}")
+    assert not Path("new").exists()
