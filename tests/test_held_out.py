@@ -77,10 +77,9 @@ def test_their_certificates_are_told_from_those_of_test_images(
 
 def test_their_certificates_stand_an_audit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", "run", "--held-out", "--skip", "10", *CERTIFY]) == 0
-    audit = ["verify", "run/held-out", "--target", "run", "--device", "cpu"]
-    assert main([*audit, "--resample", "2"]) == 0
+    assert main(["verify", "run/held-out", "--device", "cpu", "--resample", "2"]) == 0
     assert "3 certificates follow from their counts" in capsys.readouterr().out
-    attack = ["attack", "run/held-out", "--target", "run", "--steps", "1", "--n", "100"]
+    attack = ["attack", "run/held-out", "--steps", "1", "--n", "100"]
     assert main([*attack, "--images", "1", "--device", "cpu"]) == 0
 
 

@@ -79,7 +79,8 @@ def compare(
 
     Args:
         recipes: by the names of their runs, of one data set.
-        held_out: keep as many training images out of every training, and certify these.
+        held_out: keep the last training images, at least as many, out of every training, and
+            certify them.
     """
     if held_out < 0:
         raise Mistake(f"held_out must be at least 0, got {held_out}")
@@ -88,8 +89,10 @@ def compare(
     if out.exists() and not out.is_dir():
         raise Mistake(f"out must be a folder, got the file {out}")
     dataset = _common_dataset(recipes)
-    if held_out:
-        recipes = {name: replace(recipe, held_out=held_out) for name, recipe in recipes.items()}
+    recipes = {
+        name: replace(recipe, held_out=max(recipe.held_out, held_out))
+        for name, recipe in recipes.items()
+    }
     for recipe in recipes.values():
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
     training, classes = load(dataset, "train", data), classes_of(dataset, data)

@@ -127,22 +127,16 @@ def _sources(
     """A run's certificates, and the data and the model that they are of."""
     from macer import verification
     from macer.data import classes_of, load
-    from macer.run import Run
     from macer.targets import find_target
 
     for flag in ("weights", "normalise"):
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(certificates_folder(run))
-    if model.target is None and not in_zoo(run) and not Run(run).model.is_file():
-        raise Mistake(
-            f"target must be given where no model lies beside the certificates, in {run}; add "
-            "--target RUN"
-        )
-    name = contents.header["dataset"]
+    target, name = model.target or _own_model(run), contents.header["dataset"]
     split = load(name, contents.header.get("split", "test"), data)
     found = find_target(
-        model.target or str(run),
+        target,
         sigma=contents.header["sigma"],
         split=split,
         classes=classes_of(name, data),
@@ -151,3 +145,16 @@ def _sources(
     )
     verification.check_sources(contents, found, split)
     return contents, split, found
+
+
+def _own_model(run: Path) -> str:
+    """The model in the certificates' folder, or in the run that the folder is in: RUN/held-out."""
+    from macer.run import Run
+
+    folders = [run] if in_zoo(run) else [f for f in (run, run.parent) if Run(f).model.is_file()]
+    if not folders:
+        raise Mistake(
+            f"target must be given where no model lies beside the certificates, in {run}; add "
+            "--target RUN"
+        )
+    return str(folders[0])

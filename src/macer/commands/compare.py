@@ -53,7 +53,7 @@ def compare(
     alpha
         Probability that a certificate is false, for each image.
     held_out
-        Hold out this many training images of every training, and certify these instead of test
+        Keep the last N training images out of every training and certify these, instead of test
         images: to choose settings by.
     """
     from macer import comparison
