@@ -786,6 +786,7 @@ MISTAKES = [
     ("data --download mnist-sample", "no download for data set 'mnist-sample'; choose from "),
     ("bench --images 0", "images must be in 1…2000, got 0\n"),
     ("bench --n 9", "n must be at least 10 to certify anything at alpha 0.001 "),
+    ("bench --train --n 100", "images and n must be left out with train, which certifies nothing"),
     ("bench --train yes", "Unused Tokens: ['yes']."),
     ("bench --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("bench --images 1.5", f"Invalid value for --images: {WHOLE} 1.5\n"),

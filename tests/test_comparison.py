@@ -179,7 +179,11 @@ def test_settings_are_chosen_by_held_out_images(tmp_path, tiny_data):
             run = tmp_path / one.name / f"seed-{seed}"
             assert Run(run).read_recipe().held_out == max(20, recipes[one.name].held_out)
             assert not (run / "certificates.tsv").exists()
+            looks = [line.get("validation_radius") for line in Run(run).read_metrics()]
+            assert [look is None for look in looks] == [True, True, False]  # at the end alone
     assert notes(entries)[0].startswith("Held out: training 44…60, every 4th (5), n = 50")
+    fewer = compared(tmp_path, recipes | {"plain": entries[0].recipe}, held_out=10)
+    assert [log.idx.tolist() for log in fewer[1].logs] == [[56, 60]] * 2
 
 
 def test_an_unfinished_comparison_goes_on(tmp_path, tiny_data):

@@ -9,13 +9,14 @@ from macer.certification import certify
 from macer.certifying import chosen_images
 from macer.cli import main
 from macer.data import Split, load
-from macer.held_out import first_held_out
+from macer.held_out import check_teachers, first_held_out
 from macer.journal import read_journal
 from macer.logs import describe_images, read_log
 from macer.mistake import Mistake
+from macer.recipes import TrainRecipe
 from macer.run import load_model
 
-TRAIN = ["train", "sample/gaussian", "--epochs", "1", "--batch", "50", "--device", "cpu"]
+TRAIN = ["train", "sample/gaussian", "--epochs", "1", "--labelled", "0", "--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
 
 
@@ -83,10 +84,70 @@ def test_their_certificates_stand_an_audit(here: Path, capsys: pytest.CaptureFix
     assert main([*attack, "--images", "1", "--device", "cpu"]) == 0
 
 
+def test_certificates_in_a_run_are_audited_by_its_model_and_no_other(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--held-out", "--skip", "10", "--soft-betas", "1", *CERTIFY]
+    assert main(["certify", "run", *chosen]) == 0
+    assert main(["verify", "run/held-out/bernstein-1"]) == 0
+    monkeypatch.chdir("run/held-out")
+    assert main(["verify", "."]) == 0
+    monkeypatch.chdir(here)
+    shutil.copytree("run/held-out", "all/others")
+    assert main(["verify", "all/others"]) == 2
+    assert "target must be given where no model lies beside the cert" in capsys.readouterr().err
+    shutil.copytree("run/held-out", "run/nested")
+    shutil.copy("all/model.safetensors", "run/nested")
+    shutil.copy("all/manifest.json", "run/nested")
+    assert main(["verify", "run/nested"]) == 1  # the model beside them, which is not theirs
+
+
+def test_they_do_not_lie_where_certificates_of_test_images_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--held-out", "--skip", "10", *CERTIFY]
+    line = "macer: out must not be a run's own folder for held-out images, got run; choose run/held"
+    assert main(["certify", "run", "--out", "run", *chosen]) == 2
+    assert capsys.readouterr().err.startswith(line)
+    assert main(["certify", "run", "--out", "part", *chosen]) == 0
+    capsys.readouterr()
+    assert main(["merge", "part", "--out", "run"]) == 2
+    assert capsys.readouterr().err.startswith(line)
+    assert main(["merge", "part", "--out", "all"]) == 2
+    line = "macer: out must hold the model that the certificates are of, or none, got all; choose "
+    assert capsys.readouterr().err.startswith(line)
+    assert not Path("run/certificates.tsv").exists() and not Path("all/certificates.tsv").exists()
+    assert main(["merge", "part", "--out", "run/held-out"]) == 0
+    assert "run/held-out" in capsys.readouterr().out
+
+
+def test_a_journal_of_test_images_is_not_continued_with_held_out_ones(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", "run", "--stop", "1", "--out", "test", *CERTIFY]) == 0
+    capsys.readouterr()
+    assert main(["certify", "run", "--held-out", "--out", "test", *CERTIFY]) == 2
+    line = "macer: split must be test to continue test/certificates.journal, got train; "
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_a_teacher_that_saw_the_images_is_refused(here: Path) -> None:
+    check_teachers(TrainRecipe(held_out=30, teacher="run"))
+    check_teachers(TrainRecipe(held_out=30, teacher="all"), fields=["pseudo"])
+    for recipe in (
+        TrainRecipe(held_out=31, teacher="run"),
+        TrainRecipe(held_out=30, pseudo="all", labelled=1),
+        TrainRecipe(held_out=30, teacher="zoo:mnist-0.50"),
+    ):
+        with pytest.raises(Mistake, match=r"(teacher|pseudo) must be a run that held out at least"):
+            check_teachers(recipe)
+
+
 def test_images_that_were_trained_on_are_never_chosen() -> None:
     assert chosen_images(100, 0, None, 1, first=97) == [97, 98, 99]
     assert chosen_images(100, 98, None, 1, first=97) == [98, 99]
-    with pytest.raises(Mistake, match=r"^no image i has 97 ≤ i < 97 and i % 1 = 0$"):
+    message = r"^no image i has 97 ≤ i < 97 and i % 1 = 0; the held-out images are 97…99$"
+    with pytest.raises(Mistake, match=message):
         chosen_images(100, 0, 97, 1, first=97)
 
 
@@ -97,8 +158,12 @@ def test_a_copied_table_of_one_radius_is_no_usual_log(
     capsys.readouterr()
     shutil.copy("at/certificates.tsv", "copied.tsv")
     assert main(["report", "copied.tsv"]) == 2
-    line = "macer: copied.tsv must hold certificates of largest radii, got those of radius 0.1, "
-    assert capsys.readouterr().err.startswith(line)
+    line = "must hold certificates of largest radii, got those of radius 0.1, "
+    assert capsys.readouterr().err.startswith(f"macer: copied.tsv {line}")
+    older = [row.rpartition("\t")[0] for row in Path("copied.tsv").read_text().splitlines()]
+    Path("at/certificates.tsv").write_text("\n".join(older) + "\n")  # without the column
+    assert main(["report", "at"]) == 2
+    assert capsys.readouterr().err.startswith(f"macer: at/certificates.tsv {line}")
 
 
 def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None:
@@ -113,6 +178,10 @@ def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None
 @pytest.mark.parametrize(
     ("target", "line"),
     [
+        (
+            "lenet --weights all/model.safetensors --sigma 0.5",
+            "held_out needs a run folder, which tells what it held out, got all/model.safetensors;",
+        ),
         ("all", "held_out needs a run that held images out, got all; train it with --held-out N\n"),
         ("zoo:mnist-0.50", "held_out needs a run folder, which tells what it held out, got zoo:"),
         ("run/model.safetensors", "held_out needs a run folder, which tells what it held out, got"),
@@ -121,7 +190,8 @@ def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None
 def test_a_model_that_held_nothing_out_is_refused(
     target: str, line: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copytree("run", "lenet")  # a folder of a network's name
     known = ["--dataset", "mnist-sample", "--out", "new", *CERTIFY]
-    assert main(["certify", target, "--held-out", *known]) == 2
+    assert main(["certify", *target.split(), "--held-out", *known]) == 2
     assert capsys.readouterr().err.startswith(f"macer: {line}")
     assert not Path("new").exists()

@@ -222,6 +222,7 @@ def test_an_image_appears_once(tmp_path: Path) -> None:
         ("bound", ("a", "b"), "bound must be the same for every image, got a and b"),
         ("sigma", ("0", "0"), "line 2: sigma must be a number > 0, got '0'"),
         ("alpha", ("1", "1"), "line 2: alpha must be between 0 and 1, got '1'"),
+        ("split", ("a", "a"), "line 2: split must be train, or the column left out, got 'a'"),
         ("n0", ("0", "0"), "line 2: n0 must be a whole number ≥ 1, got '0'"),
     ],
 )

@@ -334,6 +334,16 @@ def test_certificates_of_one_radius_are_no_row_of_the_paper(tmp_path, tiny_data)
     assert one.log is None and "must hold certificates of largest radii, got those" in one.remark
 
 
+def test_certificates_of_training_images_are_no_row_of_the_paper(tmp_path, tiny_data):
+    item = only(tiny_item(), "k-2")
+    reproduced(item, tmp_path)
+    [table] = tmp_path.glob("*/certificates.tsv")
+    header, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([f"{header}\tsplit", *(f"{row}\ttrain" for row in rows)]) + "\n")
+    (one,) = found(item, tmp_path)
+    assert one.log is None and one.remark.endswith("certificates of test images, got train")
+
+
 def test_soft_certificates_must_be_there_to_be_drawn():
     item = read_item("figure-4")
     with pytest.raises(Mistake, match="figure-4 must have soft certificates to draw, got none; "):

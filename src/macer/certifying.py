@@ -15,6 +15,7 @@ from macer import __version__
 from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check_settings
 from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import certify_at
+from macer.held_out import check_place
 from macer.inference import for_inference, resolved
 from macer.journal import JOURNAL, Contents, Header, Record, open_journal, write_table
 from macer.mistake import Mistake
@@ -45,7 +46,8 @@ def chosen_images(
     start = max(start, first)
     images = [i for i in range(start, stop) if i % skip == 0]
     if not images:
-        raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {skip} = 0")
+        known = f"; the held-out images are {first}…{count - 1}" if first else ""
+        raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {skip} = 0{known}")
     return images
 
 
@@ -75,6 +77,8 @@ def certify_data_set(
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
     for one in recipes:
         _check(target, split, dataset, one, batch_size)
+    if part == "train":
+        check_place(folder)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     rows = network_rows(device, batch_size, target.shape)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]

@@ -11,7 +11,8 @@ import torch
 from macer.certification import check_settings
 from macer.certifying import certify_data_set, chosen_images
 from macer.data import Split, classes_of, load
-from macer.held_out import FOLDER, hold_out
+from macer.held_out import check_teachers, hold_out
+from macer.journal import HELD_OUT
 from macer.logs import CertificateLog, describe_images, read_log, select
 from macer.mistake import Mistake
 from macer.progress import note
@@ -101,6 +102,8 @@ def compare(
     exam.indices()  # refuses before hours of training
     for recipe in recipes.values():
         hold_out(training, recipe)  # likewise
+        if held_out:
+            check_teachers(recipe, set(TEACHERS) - set(_teachers_here(recipe, recipes)))
     entries = {}
     for name in _teachers_first(recipes):
         asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
@@ -160,12 +163,13 @@ def certified(
     """The run's certificates of the images, those that are not there yet made now."""
     classes = load_model(folder)[1].classes
     target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
-    part, where = ("train", folder / FOLDER) if exam.held_out else ("test", folder)
+    part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
+    indices = exam.indices()
     certify_data_set(
-        target, exam.split, dataset, exam.indices(), exam.settings, where,
+        target, exam.split, dataset, indices, exam.settings, where,
         device=device, soft_betas=exam.soft_betas, part=part,
     )  # fmt: skip
-    return select(read_log(where), exam.start, exam.stop, exam.skip)
+    return select(read_log(where), indices[0], exam.stop, exam.skip)
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path) -> float:

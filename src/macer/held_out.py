@@ -1,13 +1,15 @@
 """The training images that a run held out: settings are chosen by them, not by test images."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from macer.data import Split, fingerprint
+from macer.journal import HELD_OUT
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 from macer.run import Run
-
-FOLDER = "held-out"  # of their certificates, in the run
+from macer.teachers import FIELDS as TEACHERS
+from macer.zoo import in_zoo
 
 
 def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
@@ -24,27 +26,57 @@ def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     return training, Split(split.images[left:], split.labels[left:])
 
 
-def first_held_out(target: Path | str, split: Split) -> int:
+def check_held_out(target: str, weights: Path | None = None) -> TrainRecipe:
+    """The recipe of a run that held images out; refuse all others, which may have seen them."""
+    run = Run(Path(target))
+    if weights is not None or in_zoo(target) or not run.folder.is_dir():
+        raise Mistake(
+            f"held_out needs a run folder, which tells what it held out, got {weights or target}; "
+            "name the run, or leave out --held-out"
+        )
+    recipe = run.read_recipe()
+    if not recipe.held_out:
+        raise Mistake(
+            f"held_out needs a run that held images out, got {target}; train it with --held-out N"
+        )
+    check_teachers(recipe)
+    return recipe
+
+
+def check_teachers(recipe: TrainRecipe, fields: Iterable[str] = TEACHERS) -> None:
+    """Refuse teachers that may have learnt from the images that a recipe holds out."""
+    for field in fields:
+        if name := getattr(recipe, field):
+            run = Run(Path(name))
+            theirs = run.read_recipe() if run.manifest.is_file() else None
+            if theirs is None or theirs.held_out < recipe.held_out:
+                raise Mistake(
+                    f"{field} must be a run that held out at least {recipe.held_out} images too, "
+                    f"got {name}; train it with --held-out {recipe.held_out}"
+                )
+            check_teachers(theirs)
+
+
+def first_held_out(target: str, split: Split) -> int:
     """The number of the first training image that a run held out; the others follow it.
 
     Args:
         split: the training images, which must be those of the run.
     """
-    run = Run(Path(target))
-    if not run.folder.is_dir():
-        raise Mistake(
-            f"held_out needs a run folder, which tells what it held out, got {target}; name the "
-            "run, or leave out --held-out"
-        )
-    held_out = run.read_recipe().held_out
-    if not held_out:
-        raise Mistake(
-            f"held_out needs a run that held images out, got {target}; train it with --held-out N"
-        )
-    expected, found = run.read_manifest()["data_sha256"], fingerprint(split)
+    recipe = check_held_out(target)
+    expected, found = Run(Path(target)).read_manifest()["data_sha256"], fingerprint(split)
     if found != expected:
         raise Mistake(
             f"held_out needs the training images of {target}, of SHA-256 {expected[:16]}…, got "
             f"{found[:16]}…; correct --dataset or --data"
         )
-    return len(split.images) - held_out
+    return len(split.images) - recipe.held_out
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a run's own folder, where certificates of test images lie, for held-out images."""
+    if Run(folder).model.is_file():
+        raise Mistake(
+            f"out must not be a run's own folder for held-out images, got {folder}; choose "
+            f"{folder / HELD_OUT}"
+        )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Header = dict[str, Any]
 
 JOURNAL = "certificates.journal"  # its name in a folder
+HELD_OUT = "held-out"  # a folder in a run, of certificates of images that it held out
 PARTS = ".parts"  # a folder there, of processes that certify together; see sharding.py
 
 COLUMNS = (
@@ -194,6 +195,7 @@ def _check_header(path: Path, found: Header, header: Header) -> None:
 
 def _difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
     """The first entry in which two headers differ, with both its values."""
+    a, b = ({"split": "test"} | header for header in (a, b))
     differing = (name for name in {**a, **b} if a.get(name) != b.get(name))
     name = next(differing, None)
     return None if name is None else (name, a.get(name), b.get(name))

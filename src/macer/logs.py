@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.journal import JOURNAL, PARTS, read_journal
+from macer.journal import HELD_OUT, JOURNAL, PARTS, read_journal
 from macer.mistake import Mistake
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
@@ -54,7 +54,7 @@ def read_log(path: Path) -> CertificateLog:
             f"{file} has a header but no certificates"
             f"{_elsewhere(path) or ': certify at least one image'}"
         )
-    _check_all_radii(file, rows)
+    _check_all_radii(path, file, rows)
     _check_repeats(file, rows)
     rows.sort(key=lambda row: row["idx"])
     return CertificateLog(
@@ -69,12 +69,15 @@ def read_log(path: Path) -> CertificateLog:
     )
 
 
-def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _check_all_radii(path: Path, file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
-    if "asked" in rows[0]:
+    journal = path / JOURNAL
+    header = read_journal(journal).header if journal.is_file() else {}
+    radius = rows[0].get("asked", header.get("radius"))  # older tables lack the column
+    if radius is not None:
         raise Mistake(
-            f"{file} must hold certificates of largest radii, got those of radius "
-            f"{rows[0]['asked']:g}, which have no ACR; the same `macer certify` tells what they say"
+            f"{file} must hold certificates of largest radii, got those of radius {radius:g}, "
+            "which have no ACR; the same `macer certify` tells what they say"
         )
 
 
@@ -150,7 +153,9 @@ def _log_file(path: Path) -> Path:
 def _name(file: Path) -> str:
     """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
     if file.name == "certificates.tsv":
-        return file.resolve().parent.name
+        folder = file.resolve().parent
+        run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""
+        return f"{run}{folder.name}"
     return re.sub(r"(?<=.)(\.(tsv|txt))?(\.gz)?$", "", file.name, count=1)
 
 
@@ -254,7 +259,7 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
     "bound": (str, lambda _: True, "a name"),
-    "split": (str, lambda name: name in ("test", "train"), "test or train"),
+    "split": (str, lambda name: name == "train", "train, or the column left out"),
     "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
 }

@@ -47,6 +47,8 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         log = select(read_log(folder), *chosen)
         if log.sigma not in (None, recipe.sigma):
             raise Mistake(f"{folder} must be of σ = {recipe.sigma:g}, got {log.sigma:g}")
+        if log.split is not None:
+            raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
         soft = [folder / f"bernstein-{beta:g}" for beta in soft_betas]
         logs = tuple(select(read_log(one), *chosen) for one in soft if one.is_dir())
         if _certificates_alone(folder):

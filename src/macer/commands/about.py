@@ -2,6 +2,7 @@
 
 from macer.commands.parameters import Data, Device, chosen_device
 from macer.commands.printing import print_line, print_table
+from macer.mistake import Mistake
 from macer.recipes import Whole, read_recipe, recipe_names
 
 
@@ -42,7 +43,11 @@ def data(*, data: Data = None, download: str | None = None) -> None:
 
 
 def bench(
-    *, train: bool = False, images: Whole = 20, n: Whole = 2000, device: Device = "auto"
+    *,
+    train: bool = False,
+    images: Whole | None = None,
+    n: Whole | None = None,
+    device: Device = "auto",
 ) -> None:
     """Time certification, or training, against a plain implementation, in one run.
 
@@ -53,10 +58,12 @@ def bench(
     train
         Time MACER's training steps instead.
     images
-        Images to certify.
+        Images to certify; 20 by default.
     n
-        Samples for each of them.
+        Samples for each of them; 2,000 by default.
     """
+    if train and (images, n) != (None, None):
+        raise Mistake("images and n must be left out with train, which certifies nothing")
     device_ = chosen_device(device)
     if train:
         from macer.bench_train import run_train_bench
@@ -65,6 +72,8 @@ def bench(
     else:
         from macer.bench import run_bench
 
-        lines = run_bench(images=images, n=n, device=device_)
+        lines = run_bench(
+            images=20 if images is None else images, n=2000 if n is None else n, device=device_
+        )
     for line in lines:
         print_line(line)

@@ -133,7 +133,8 @@ def _sources(
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(certificates_folder(run))
-    target, name = model.target or _own_model(run), contents.header["dataset"]
+    name = contents.header["dataset"]
+    target = model.target or _own_model(run, contents.header["weights_sha256"])
     split = load(name, contents.header.get("split", "test"), data)
     found = find_target(
         target,
@@ -147,14 +148,18 @@ def _sources(
     return contents, split, found
 
 
-def _own_model(run: Path) -> str:
-    """The model in the certificates' folder, or in the run that the folder is in: RUN/held-out."""
+def _own_model(run: Path, sha256: str) -> str:
+    """The model beside the certificates, or that of the run whose folder they lie in."""
+    from macer.files import sha256_of_file
     from macer.run import Run
 
-    folders = [run] if in_zoo(run) else [f for f in (run, run.parent) if Run(f).model.is_file()]
-    if not folders:
-        raise Mistake(
-            f"target must be given where no model lies beside the certificates, in {run}; add "
-            "--target RUN"
-        )
-    return str(folders[0])
+    if in_zoo(run) or Run(run).model.is_file():
+        return str(run)
+    for folder in run.resolve().parents[:2]:  # of RUN/held-out, RUN/held-out/bernstein-4
+        model = Run(folder).model
+        if model.is_file() and sha256_of_file(model) == sha256:
+            return str(folder)
+    raise Mistake(
+        f"target must be given where no model lies beside the certificates, in {run}; add "
+        "--target RUN"
+    )

@@ -25,7 +25,7 @@ from macer.recipes import CertifyRecipe, Whole
 from macer.zoo import in_zoo, user_folder
 
 if TYPE_CHECKING:
-    from macer.journal import Contents
+    from macer.journal import Contents, Header
 
 
 def certify(
@@ -59,7 +59,8 @@ def certify(
     dataset
         Data set; the one the model was trained on by default.
     held_out
-        Certify the training images that the run held out, to choose settings by, into RUN/held-out.
+        Certify the training images that the run held out, to choose settings by, into
+        RUN/held-out; their numbers are those among all training images.
     family
         Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
     soft_betas
@@ -72,13 +73,16 @@ def certify(
     """
     from macer.certifying import at_radius, certify_data_set, chosen_images
     from macer.data import classes_of, load
-    from macer.held_out import FOLDER, first_held_out
+    from macer.held_out import check_held_out, first_held_out
+    from macer.journal import HELD_OUT
     from macer.logs import read_log
     from macer.sharding import certify_together
     from macer.targets import check_target, find_target
 
     check_target(target, weights=weights, normalise=normalise)
-    folder = out or _folder_of(target, weights) / (FOLDER if held_out else "")
+    if held_out:
+        check_held_out(target, weights)
+    folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
     name = dataset or _dataset_of(target, weights)
     part = "train" if held_out else "test"
     split = load(name, part, data)
@@ -139,12 +143,13 @@ def merge(*parts: Path, out: Path) -> None:
         Folder for all of them; a new one, or one to add to.
     """
     from macer.certifying import at_radius
-    from macer.journal import merge_journals
+    from macer.journal import JOURNAL, merge_journals, read_journal
     from macer.logs import read_log
     from macer.progress import note
 
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
+    _check_own(read_journal(parts[0] / JOURNAL).header, out)
     contents = merge_journals(parts, out)
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")
@@ -153,6 +158,22 @@ def merge(*parts: Path, out: Path) -> None:
         print_report([read_log(out)])
     else:
         print_line(at_radius(contents))
+
+
+def _check_own(header: "Header", folder: Path) -> None:
+    """Refuse certificates that do not belong into a run's folder."""
+    from macer.files import sha256_of_file
+    from macer.held_out import check_place
+    from macer.run import Run
+
+    model = Run(folder).model
+    if model.is_file() and sha256_of_file(model) != header["weights_sha256"]:
+        raise Mistake(
+            f"out must hold the model that the certificates are of, or none, got {folder}; choose "
+            "another --out"
+        )
+    if header.get("split") == "train":
+        check_place(folder)
 
 
 def predict(

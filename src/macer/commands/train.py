@@ -79,7 +79,8 @@ def train(
         )
     print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
     source = f" --data {shlex.quote(str(data))}" if data else ""
-    print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}")
+    other = "; the images that it held out, with --held-out" if fields.held_out else ""
+    print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}{other}")
 
 
 def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
