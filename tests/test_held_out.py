@@ -36,6 +36,14 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "here"
 
 
+def test_images_that_were_trained_on_are_never_chosen() -> None:
+    assert chosen_images(100, 0, None, 1, first=97) == [97, 98, 99]
+    assert chosen_images(100, 98, None, 1, first=97) == [98, 99]
+    message = r"^no image i has 97 ≤ i < 97 and i % 1 = 0; the held-out images are 97…99$"
+    with pytest.raises(Mistake, match=message):
+        chosen_images(100, 0, 97, 1, first=97)
+
+
 def test_held_out_images_are_certified_and_no_others(here: Path) -> None:
     assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
     split = load("mnist-sample", "train")
@@ -141,14 +149,6 @@ def test_a_teacher_that_saw_the_images_is_refused(here: Path) -> None:
     ):
         with pytest.raises(Mistake, match=r"(teacher|pseudo) must be a run that held out at least"):
             check_teachers(recipe)
-
-
-def test_images_that_were_trained_on_are_never_chosen() -> None:
-    assert chosen_images(100, 0, None, 1, first=97) == [97, 98, 99]
-    assert chosen_images(100, 98, None, 1, first=97) == [98, 99]
-    message = r"^no image i has 97 ≤ i < 97 and i % 1 = 0; the held-out images are 97…99$"
-    with pytest.raises(Mistake, match=message):
-        chosen_images(100, 0, 97, 1, first=97)
 
 
 def test_a_copied_table_of_one_radius_is_no_usual_log(
