@@ -117,6 +117,8 @@ def test_they_do_not_lie_where_certificates_of_test_images_do(
     line = "macer: out must not be a run's own folder for held-out images, got run; choose run/held"
     assert main(["certify", "run", "--out", "run", *chosen]) == 2
     assert capsys.readouterr().err.startswith(line)
+    assert main(["certify", "run", "--stop", "1", "--out", "all", *CERTIFY]) == 2  # another model
+    assert "out must hold the model that the certificates are of" in capsys.readouterr().err
     assert main(["certify", "run", "--out", "part", *chosen]) == 0
     capsys.readouterr()
     assert main(["merge", "part", "--out", "run"]) == 2

@@ -14,14 +14,15 @@ from torch import Tensor, nn
 from macer import __version__
 from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check_settings
 from macer.data import Split, fingerprint, pixels_sha256
+from macer.files import sha256_of_file
 from macer.fixed_radius import certify_at
-from macer.held_out import check_place
 from macer.inference import for_inference, resolved
-from macer.journal import JOURNAL, Contents, Header, Record, open_journal, write_table
+from macer.journal import HELD_OUT, JOURNAL, Contents, Header, Record, open_journal, write_table
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
 from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
+from macer.run import Run
 from macer.sequential import check_radius
 from macer.smoothing import Progress, network_rows
 from macer.stopping import stopping_at_once
@@ -77,8 +78,7 @@ def certify_data_set(
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
     for one in recipes:
         _check(target, split, dataset, one, batch_size)
-    if part == "train":
-        check_place(folder)
+    check_place(folder, target.weights_sha256, part)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     rows = network_rows(device, batch_size, target.shape)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
@@ -124,6 +124,23 @@ def certify_data_set(
             for journal, where in zip(journals, folders, strict=True):
                 write_table(journal.contents, where / "certificates.tsv")
     return journals[0].contents
+
+
+def check_place(folder: Path, weights_sha256: str, part: str) -> None:
+    """Refuse a run's folder for certificates of another model, or of training images."""
+    model = Run(folder).model
+    if not model.is_file():
+        return
+    if sha256_of_file(model) != weights_sha256:
+        raise Mistake(
+            f"out must hold the model that the certificates are of, or none, got {folder}; choose "
+            "another --out"
+        )
+    if part == "train":
+        raise Mistake(
+            f"out must not be a run's own folder for held-out images, got {folder}; choose "
+            f"{folder / HELD_OUT}"
+        )
 
 
 def certify_by_recipes(

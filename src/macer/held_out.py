@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from macer.data import Split, fingerprint
-from macer.journal import HELD_OUT
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 from macer.run import Run
@@ -71,12 +70,3 @@ def first_held_out(target: str, split: Split) -> int:
             f"{found[:16]}…; correct --dataset or --data"
         )
     return len(split.images) - recipe.held_out
-
-
-def check_place(folder: Path) -> None:
-    """Refuse a run's own folder, where certificates of test images lie, for held-out images."""
-    if Run(folder).model.is_file():
-        raise Mistake(
-            f"out must not be a run's own folder for held-out images, got {folder}; choose "
-            f"{folder / HELD_OUT}"
-        )

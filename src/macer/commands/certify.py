@@ -25,7 +25,7 @@ from macer.recipes import CertifyRecipe, Whole
 from macer.zoo import in_zoo, user_folder
 
 if TYPE_CHECKING:
-    from macer.journal import Contents, Header
+    from macer.journal import Contents
 
 
 def certify(
@@ -81,7 +81,7 @@ def certify(
 
     check_target(target, weights=weights, normalise=normalise)
     if held_out:
-        check_held_out(target, weights)
+        check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
     name = dataset or _dataset_of(target, weights)
     part = "train" if held_out else "test"
@@ -142,14 +142,15 @@ def merge(*parts: Path, out: Path) -> None:
     out
         Folder for all of them; a new one, or one to add to.
     """
-    from macer.certifying import at_radius
+    from macer.certifying import at_radius, check_place
     from macer.journal import JOURNAL, merge_journals, read_journal
     from macer.logs import read_log
     from macer.progress import note
 
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
-    _check_own(read_journal(parts[0] / JOURNAL).header, out)
+    header = read_journal(parts[0] / JOURNAL).header
+    check_place(out, header["weights_sha256"], header.get("split", "test"))
     contents = merge_journals(parts, out)
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")
@@ -158,22 +159,6 @@ def merge(*parts: Path, out: Path) -> None:
         print_report([read_log(out)])
     else:
         print_line(at_radius(contents))
-
-
-def _check_own(header: "Header", folder: Path) -> None:
-    """Refuse certificates that do not belong into a run's folder."""
-    from macer.files import sha256_of_file
-    from macer.held_out import check_place
-    from macer.run import Run
-
-    model = Run(folder).model
-    if model.is_file() and sha256_of_file(model) != header["weights_sha256"]:
-        raise Mistake(
-            f"out must hold the model that the certificates are of, or none, got {folder}; choose "
-            "another --out"
-        )
-    if header.get("split") == "train":
-        check_place(folder)
 
 
 def predict(
