@@ -305,12 +305,16 @@ def test_a_run_is_named_after_its_recipe(
     assert '"seed": 3' in Path("runs/mine/manifest.json").read_text()
 
 
-def test_held_out_images_are_looked_at_as_asked_for(copied_run: Path) -> None:
+def test_held_out_images_are_looked_at_as_asked_for(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = ["--held-out", "320", "--validate-every", "3", "--validate-samples", "1"]
     assert main([*TRAIN[:-4], "--out", "other", "--device", "cpu", *settings]) == 0
     lines = [json.loads(line) for line in Path("other/metrics.jsonl").read_text().splitlines()]
     radii = {line["epoch"]: line.get("validation_radius") for line in lines}
     assert radii == {1: None, 2: None, 3: 0.0, 4: 0.0}  # one vote: σΦ⁻¹(½)
+    hint = "certify it with: macer certify other; the images that it held out, with --held-out"
+    assert capsys.readouterr().out.splitlines()[-1] == hint
 
 
 def _wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:

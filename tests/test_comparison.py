@@ -186,6 +186,19 @@ def test_settings_are_chosen_by_held_out_images(tmp_path, tiny_data):
     assert [log.idx.tolist() for log in fewer[1].logs] == [[56, 60]] * 2
 
 
+def test_a_teacher_from_elsewhere_must_have_held_the_images_out(tmp_path, tiny_data):
+    for name, held_out in (("all", 0), ("few", 20)):
+        recipe = tiny_recipe(loss="gaussian", k=1, held_out=held_out)
+        train(recipe, tiny_split(), CLASSES, tmp_path / name)
+    student = tiny_recipe(loss="catrs", teacher=str(tmp_path / "all"), steps=1, epsilon=0.1)
+    with pytest.raises(Mistake, match="^teacher must be a run that held out at least 20 images "):
+        compared(tmp_path / "out", {"student": student}, held_out=20)
+    assert not (tmp_path / "out").exists()
+    compared(tmp_path / "out", {"student": student})  # by test images
+    student = replace(student, teacher=str(tmp_path / "few"))
+    compared(tmp_path / "other", {"student": student}, seeds=1, held_out=20)
+
+
 def test_an_unfinished_comparison_goes_on(tmp_path, tiny_data):
     recipes = {"plain": tiny_recipe(loss="gaussian", k=1)}
     compared(tmp_path, recipes, seeds=1)

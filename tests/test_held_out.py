@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from macer.certification import certify
 from macer.certifying import chosen_images
 from macer.cli import main
 from macer.data import Split, load
-from macer.held_out import check_teachers, first_held_out
+from macer.held_out import check_held_out, check_teachers, first_held_out
 from macer.journal import read_journal
 from macer.logs import describe_images, read_log
 from macer.mistake import Mistake
@@ -151,6 +152,18 @@ def test_a_teacher_that_saw_the_images_is_refused(here: Path) -> None:
     ):
         with pytest.raises(Mistake, match=r"(teacher|pseudo) must be a run that held out at least"):
             check_teachers(recipe)
+
+
+def test_a_teachers_teacher_that_saw_the_images_is_refused(here: Path) -> None:
+    """By the run's own name too, in `certify --held-out`."""
+    manifest = json.loads(Path("run/manifest.json").read_text())
+    manifest["recipe"]["teacher"] = "all"
+    Path("run/manifest.json").write_text(json.dumps(manifest))
+    message = "teacher must be a run that held out at least 30 images too, got all; "
+    with pytest.raises(Mistake, match=message):
+        check_held_out("run")
+    with pytest.raises(Mistake, match=message):
+        check_teachers(TrainRecipe(held_out=30, teacher="run"))
 
 
 def test_a_copied_table_of_one_radius_is_no_usual_log(
