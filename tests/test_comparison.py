@@ -191,7 +191,7 @@ def test_a_teacher_from_elsewhere_must_have_held_the_images_out(tmp_path, tiny_d
         recipe = tiny_recipe(loss="gaussian", k=1, held_out=held_out)
         train(recipe, tiny_split(), CLASSES, tmp_path / name)
     student = tiny_recipe(loss="catrs", teacher=str(tmp_path / "all"), steps=1, epsilon=0.1)
-    with pytest.raises(Mistake, match="^teacher must be a run that held out at least 20 images "):
+    with pytest.raises(Mistake, match=r"^teacher must be a run that held out at least 20 images "):
         compared(tmp_path / "out", {"student": student}, held_out=20)
     assert not (tmp_path / "out").exists()
     compared(tmp_path / "out", {"student": student})  # by test images
