@@ -18,7 +18,7 @@ from macer.run import Run
 from macer.trainer import Trainer
 from macer.training import train
 from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
-from two_processes import NORMED, SAME
+from two_processes import NORMED, SAME, TASKS
 
 CPU = torch.device("cpu")
 TESTS = Path(__file__).parent
@@ -70,6 +70,13 @@ def test_all_stop_when_one_is_asked_to_and_go_on_to_the_same_weights(together):
     one, two = ((together / n / "model.safetensors").read_bytes() for n in ("normed", "resumed"))
     assert one == two
     assert len(Run(together / "resumed").read_metrics()) == NORMED.epochs
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TASKS.is_dir(), reason="threads are counted in /proc")
+def test_nothing_of_the_processes_talk_outlives_it(together):
+    """A thread that lets go of a tensor while the interpreter ends aborts the process."""
+    assert [(together / f"threads-{rank}").read_text() for rank in (0, 1)] == ["1", "1"]
 
 
 @pytest.mark.parametrize("count", [2, 4])

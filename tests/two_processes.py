@@ -14,6 +14,8 @@ from macer.stopping import Stopped
 from macer.training import train
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+TASKS = Path("/proc/self/task")  # a folder for each thread, where the system has it
+
 ATTACK = {"loss": "smoothadv", "epsilon": 0.5, "epsilon_ramp": 0, "steps": 2}
 
 # Trainings whose weights do not depend on the number of processes.
@@ -32,6 +34,14 @@ NORMED = tiny_recipe(model="tiny_models:tiny_with_batch_norm", epochs=4, **ATTAC
 
 
 def main(out: Path) -> None:
+    """Train all, and write down what is left of the processes' talk once they have parted."""
+    _train_together(out)
+    if TASKS.is_dir():
+        threads = len(list(TASKS.iterdir()))
+        (out / f"threads-{os.environ['RANK']}").write_text(str(threads))
+
+
+def _train_together(out: Path) -> None:
     with joined(torch.device("cpu")) as ranks:
         for name, recipe in SAME.items():
             _train(recipe, out / name, ranks)

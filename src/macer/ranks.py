@@ -132,6 +132,10 @@ def joined(device: "torch.device") -> Iterator[Ranks]:
         return
     from torch import distributed
 
+    # Imported later, as the first optimiser does, nn keeps the group; the threads of a group that
+    # outlives this block can abort the process when it ends.
+    from torch.distributed import nn  # noqa: F401
+
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=PATIENCE)
     ranks = Ranks(distributed.get_rank(), distributed.get_world_size())
