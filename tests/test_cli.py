@@ -721,6 +721,7 @@ MISTAKES = [
     ("compare demo --out new --n0 0", "n0 must be at least 1, got 0\n"),
     ("compare demo --out new --n 9", "n must be at least 10 to certify anything at alpha 0.001 "),
     ("compare demo --out new --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("compare demo --out new --score yes", "unknown recipe 'yes'; `macer recipes` lists them, "),
     ("compare demo --out new --start -1", "start must be at least 0, got -1\n"),
     ("compare demo --out new --stop 2001", "stop must be at most the number of images, "),
     ("compare demo --out new --skip 0", "skip must be at least 1, got 0\n"),

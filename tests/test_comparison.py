@@ -10,7 +10,7 @@ from macer import comparison
 from macer.cli import main
 from macer.comparison import Entry, cells, compare, contributions, notes, passes_of
 from macer.data import Split
-from macer.logs import CertificateLog
+from macer.logs import CertificateLog, read_log
 from macer.losses import LOSSES
 from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, recipe_names
@@ -229,6 +229,22 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
     assert names.index("recipe") < names.index("gaussian") < names.index("consistency")
     assert "Test images 0…1800, every 200th (10), n = 50, α = 0.001, 2 seeds." in lines
     assert Path("all/consistency/seed-1/certificates.tsv").is_file()
+
+
+def test_a_score_gives_the_same_table_for_less_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("plain.toml").write_text(
+        'loss = "gaussian"\nmodel = "tiny_models:tiny"\nsigma = 0.25\nlabelled = 64\nepochs = 1\n'
+    )
+    arguments = ["--seeds", "1", "--n0", "10", "--n", "50", "--skip", "100", "--device", "cpu"]
+    tables = []
+    for flag in ("--no-score", "--score"):
+        assert main(["compare", "plain.toml", "--out", flag[2:], flag, *arguments]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1]
+    full, scored = (read_log(Path(name) / "plain" / "seed-0") for name in ("no-score", "score"))
+    assert np.array_equal(full.correct, scored.correct) and not full.correct.all()
+    assert full.estimated.all() and not scored.estimated.all()
 
 
 # the recipes of the embedded sample

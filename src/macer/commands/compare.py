@@ -30,6 +30,7 @@ def compare(
     n0: Whole = 100,
     n: Whole = 1000,
     alpha: float = 0.001,
+    score: bool = False,
     start: Start = 0,
     stop: Stop = None,
     skip: Skip = 10,
@@ -52,6 +53,8 @@ def compare(
         Other samples that bound its probability.
     alpha
         Probability that a certificate is false, for each image.
+    score
+        Abstain at once where the selected class is wrong: the same table for less work.
     held_out
         Keep the last N training images out of every training and certify these, instead of test
         images: to choose settings by.
@@ -66,7 +69,7 @@ def compare(
         {run: recipe_of(name) for run, name in zip(runs, names, strict=True)},
         out,
         seeds=seeds,
-        settings=CertifyRecipe(n0=n0, n=n, alpha=alpha),
+        settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
         data=data,
         start=start,
         stop=stop,
