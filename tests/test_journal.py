@@ -28,6 +28,7 @@ from macer.journal import (
 )
 from macer.logs import read_log
 from macer.mistake import Mistake
+from macer.stopping import Stopped, stopping_at_once
 
 HEADER = {
     "weights_sha256": "ab" * 32, "data_sha256": "cd" * 32, "sigma": 0.25, "n0": 100, "n": 1000,
@@ -177,6 +178,27 @@ def test_a_record_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
         monkeypatch.setattr("os.fsync", lambda _: synced.append(path.read_bytes().count(b"\n")))
         writer.append([record_of(0), record_of(1)])
     assert synced == [3]
+
+
+@pytest.mark.parametrize(
+    ("number", "stop"), [(signal.SIGTERM, Stopped), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_waits_until_the_records_count(number, stop, tmp_path, monkeypatch):
+    """A table that is written at the end must have all that the journal has."""
+    fsync = os.fsync
+
+    def interrupted(file: int) -> None:
+        fsync(file)
+        signal.raise_signal(number)
+
+    with open_journal(tmp_path / "journal", HEADER) as journal:
+        monkeypatch.setattr(os, "fsync", interrupted)
+        with pytest.raises(stop), stopping_at_once():
+            journal.append([record_of(3), record_of(5)])
+        assert dict(journal.contents.records) == records_of([3, 5])
+        monkeypatch.setattr(os, "fsync", fsync)
+        journal.append([record_of(7)])
+    assert dict(read_journal(tmp_path / "journal").records) == records_of([3, 5, 7])
 
 
 # Imports once, then forks a writer for every journal it is sent, one at a time.

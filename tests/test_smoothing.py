@@ -1,5 +1,6 @@
 """How many rows a network sees, in which thread; what it makes of them: test_certification.py."""
 
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import Chunks, NoisyCopies
 from macer.smoothing import _one_a_thread, network_rows, sample_under_noise
+from macer.stopping import Stopped, stopping_at_once
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -142,3 +144,38 @@ def test_threads_share_the_weights():
     assert {id(tensor) for copy in copies for tensor in copy.parameters()} == {
         id(tensor) for tensor in model.parameters()
     }
+
+
+class Interrupted(Noting):
+    """SIGTERM comes while it is copied."""
+
+    def __deepcopy__(self, memo):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
+    with threads(2), pytest.raises(Stopped), stopping_at_once():
+        _one_a_thread(Interrupted(), 100)
+
+
+def test_a_signal_waits_until_a_thread_has_begun(monkeypatch):
+    """One that nobody waits for aborts a process that ends meanwhile."""
+    begun: list[threading.Thread] = []
+    start, set_num_threads = threading.Thread.start, torch.set_num_threads
+
+    def interrupted(thread: threading.Thread) -> None:
+        begun.append(thread)
+        start(thread)
+        signal.raise_signal(signal.SIGTERM)
+
+    def slowly(count: int) -> None:
+        if threading.current_thread() in begun:
+            time.sleep(0.2)
+        set_num_threads(count)
+
+    images = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
+    with threads(2), pytest.raises(Stopped), stopping_at_once():
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        monkeypatch.setattr(torch, "set_num_threads", slowly)
+        certify(Noting(), images, sigma=0.1, n=1000)
+    assert begun and not any(thread.is_alive() for thread in begun)

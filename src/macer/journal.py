@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from macer.files import locked, remove_leftovers, write_atomically, write_pieces
 from macer.mistake import Mistake
+from macer.stopping import finishing_first
 
 if TYPE_CHECKING:
     from macer.certification import Certificate
@@ -159,13 +160,14 @@ class Writer:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
         lines = [_line(self.contents.records.seed, _content(record)) for record in fresh]
-        begin = self._file.tell()
-        self._file.write(b"".join(lines))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        for record, line in zip(fresh, lines, strict=True):
-            self.contents.records.place(record.idx, begin)
-            begin += len(line)
+        with finishing_first():  # or the table would lack records that are on the disk
+            begin = self._file.tell()
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            for record, line in zip(fresh, lines, strict=True):
+                self.contents.records.place(record.idx, begin)
+                begin += len(line)
 
 
 @contextmanager

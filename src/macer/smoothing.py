@@ -20,6 +20,7 @@ from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunks, NoisyCopies
 from macer.probe import check_rows
+from macer.stopping import finishing_first
 from macer.tracing import has_hooks
 
 Progress = Callable[[int], None]
@@ -230,7 +231,8 @@ def _in_threads(
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             pending: deque[Future[tuple[Chunks, Tally]]] = deque()
             for chunks in work:
-                pending.append(pool.submit(sample, chunks))
+                with finishing_first():  # nobody would wait for a thread that is half started
+                    pending.append(pool.submit(sample, chunks))
                 if len(pending) > 2 * threads:
                     yield pending.popleft().result()
             while pending:

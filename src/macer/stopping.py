@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Stopped(Exception):
-    """A command was asked to stop; what it had done is saved."""
+class Stopped(BaseException):
+    """A command was asked to stop; what it had done is saved. No error that may be passed over."""
 
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
@@ -38,6 +38,15 @@ def catching_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def finishing_first() -> Iterator[None]:
+    """Let what is begun be finished; a signal that came meanwhile has its effect then."""
+    with catching_signals() as caught:
+        yield
+    for number in caught:
+        signal.raise_signal(number)
 
 
 @contextmanager
