@@ -158,6 +158,13 @@ def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
         _one_a_thread(Interrupted(), 100)
 
 
+def test_signals_that_another_language_handles_stay_its_own(monkeypatch):
+    images = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)
+    monkeypatch.setattr(signal, "signal", None)
+    certify(Noting(), images, sigma=0.1, n=1000)
+
+
 def test_a_signal_waits_until_a_thread_has_begun(monkeypatch):
     """One that nobody waits for aborts a process that ends meanwhile."""
     begun: list[threading.Thread] = []

@@ -30,7 +30,9 @@ def catching_signals() -> Iterator[list[int]]:
         caught.append(number)
         signal.signal(number, before[number])
 
-    before = {int(n): signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    found = {int(n): signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    # What another language has installed is None, and stays.
+    before = {number: handler for number, handler in found.items() if handler is not None}
     for number in before:
         signal.signal(number, handle)
     try:
