@@ -178,15 +178,14 @@ MUTANTS = {
     ),
     "damaged records read": Mutant(
         "journal.py",
-        "        if content is None:\n            dropped +=",
-        "        if content is None:\n            content = json.loads(line.partition(b' ')[2])\n"
-        "        if content is None:\n            dropped +=",
+        "return body if digest == _digest(header_digest, body) else None",
+        "return body",
         "test_journal.py",
     ),
     "another header accepted": Mutant(
         "journal.py",
-        "if difference := _difference(found, header):",
-        "if difference := None:",
+        "if differs := difference(found, header):",
+        "if differs := None:",
         "test_journal.py",
     ),
     "two certificates of an image merged": Mutant(
@@ -209,8 +208,8 @@ MUTANTS = {
     ),
     "another device's samples": Mutant(
         "verification.py",
-        'if contents.header["device"] != device.type:',
-        "if False:",
+        "        if made != found:",
+        "        if False:",
         "test_certifying.py",
     ),
     "a wrong prediction counts": Mutant(
@@ -296,7 +295,7 @@ MUTANTS = {
     ),
     "samples that no look has": Mutant(
         "verification.py",
-        "if drawn not in _sample_sizes(contents.header):",
+        "if evidence.drawn not in _sample_sizes(contents.header):",
         "if False:",
         "test_certifying.py",
     ),
@@ -387,9 +386,75 @@ MUTANTS = {
         "Dict(recipe, source=name, use_commands_as_keys=False)(app, (), arguments)",
         "test_recipes.py",
     ),
+    "missing certificates verified": Mutant(
+        "verification.py", "if missing := contents.missing:", "if False:", "test_forgery.py"
+    ),
+    "certificates that nobody asked for": Mutant(
+        "verification.py",
+        "(others := sorted(set(contents.records) - asked))",
+        "False",
+        "test_forgery.py",
+    ),
+    "doubled records verified": Mutant(
+        "verification.py", "    if contents.doubled:", "    if False:", "test_forgery.py"
+    ),
+    "lines in another order verified": Mutant(
+        "verification.py", "    if contents.misplaced:", "    if False:", "test_forgery.py"
+    ),
+    "what is demanded is not": Mutant(
+        "verification.py",
+        "lacking := sorted(set(expected)",
+        "lacking := sorted(set()",
+        "test_forgery.py",
+    ),
+    "more votes than samples": Mutant(
+        "verification.py",
+        "if sum(counts) > drawn * unit:",
+        'if sum(counts) > header["n"] * unit:',
+        "test_verification.py",
+    ),
+    "resampling compares labels": Mutant(
+        "verification.py",
+        'if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):',
+        "if contents.records[idx].certificate.label != certificate.label:",
+        "test_forgery.py",
+    ),
+    "a false record sought with less power": Mutant(
+        "verification.py",
+        "missed *= max(images - false - i, 0)",
+        "missed *= (images - i)",
+        "test_verification.py",
+    ),
+    "another network's outputs": Mutant(
+        "authority.py",
+        'header["outputs"], found.outputs',
+        'header["outputs"], header["outputs"]',
+        "test_authority.py",
+    ),
+    "a network exchanged in the middle": Mutant(
+        "header.py",
+        'if name == "outputs":\n        return not',
+        'if name == "outputs":\n        return True or not',
+        "test_authority.py",
+    ),
+    "a family that grows": Mutant(
+        "journal.py", "if family is not None and count > family:", "if False:", "test_journal.py"
+    ),
+    "a scope that is not stated": Mutant(
+        "journal.py",
+        "journal.state({i for scope in scopes",
+        "set({i for scope in scopes",
+        "test_certifying.py",
+    ),
+    "a table that its journal does not give": Mutant(
+        "logs.py",
+        'if header != first or line != known.get(line.partition("\\t")[0]):',
+        "if False:",
+        "test_logs.py",
+    ),
     "audit without arithmetic": Mutant(
         "verification.py",
-        "if _concluded(contents, record) != record.certificate:",
+        'if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):',
         "if False:",
         "test_verification.py",
     ),

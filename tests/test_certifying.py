@@ -178,7 +178,7 @@ def test_certificates_of_another_device_are_not_drawn_again(
     certified("one", "--stop", "2")
     contents = read_journal(Path("one/certificates.journal"))
     path = Path("two/certificates.journal")
-    with open_journal(path, contents.header | {"device": "cuda"}) as journal:
+    with open_journal(path, contents.header | {"device": "cuda"}, [0, 1]) as journal:
         journal.append(contents.records.values())
     write_table(read_journal(path), Path("two/certificates.tsv"))
     capsys.readouterr()
@@ -186,7 +186,7 @@ def test_certificates_of_another_device_are_not_drawn_again(
     assert main(command) == 0
     assert main([*command, "--resample", "1"]) == 2
     assert capsys.readouterr().err.startswith(
-        "macer: device must be cuda, that of the certificates"
+        "macer: device must be cuda, got cpu, to draw the certificates' samples again"
     )
 
 
@@ -245,7 +245,7 @@ def test_an_audit_notices_samples_that_no_look_has(capsys: pytest.CaptureFixture
     record = contents.records[0]
     changed = replace(record, certificate=replace(record.certificate, drawn=150))
     header = contents.header
-    with open_journal(Path("two/certificates.journal"), header) as journal:
+    with open_journal(Path("two/certificates.journal"), header, [0]) as journal:
         journal.append([changed])
     write_table(read_journal(Path("two/certificates.journal")), Path("two/certificates.tsv"))
     assert main(["verify", "two", "--target", "nets:net"]) == 1
@@ -274,7 +274,7 @@ def ended_by(number: signal.Signals) -> tuple[int, str]:
         text=True,
     ) as process:
         deadline = time.monotonic() + 60
-        while not journal.exists() or len(journal.read_bytes().splitlines()) < 2:
+        while not journal.exists() or len(journal.read_bytes().splitlines()) < 3:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(number)
@@ -324,7 +324,7 @@ def test_a_damaged_record_is_told_and_certified_again(capsys: pytest.CaptureFixt
     rows = certified("a", "--stop", "5")
     journal = Path("a/certificates.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
-    lines[3] = lines[3].replace(b'"idx":2', b'"idx":9')
+    lines[4] = lines[4].replace(b'"idx":2', b'"idx":9')
     journal.write_bytes(b"".join(lines))
     assert certified("a", "--stop", "5") == rows
     notes = capsys.readouterr().err.splitlines()

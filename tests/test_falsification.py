@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binomtest, norm
 from torch import nn
 
+from journals import HEADER, rewrite
 from macer.certification import ABSTAIN, certify
 from macer.cli import main
 from macer.data import Split
@@ -25,7 +26,7 @@ from macer.falsification import (
     summary,
     to_grid,
 )
-from macer.journal import Record, open_journal, read_journal, write_table
+from macer.journal import Record, open_journal, read_journal
 from macer.mistake import AuditFailed, Mistake
 from macer.targets import Target
 
@@ -75,9 +76,9 @@ def journal(tmp_path, target):
             bound=bound,
             beta=beta,
         )
-        header = {"sigma": SIGMA, "alpha": 0.001, "bound": bound, "beta": beta, "exact": True}
+        header = HEADER | {"sigma": SIGMA, "n": 2000, "bound": bound, "beta": beta}
         path = tmp_path / "certificates.journal"
-        with open_journal(path, header | {"precision": "fp32"}) as writer:
+        with open_journal(path, header) as writer:
             writer.append(Record(i, 1, change(c), 0.0) for i, c in enumerate(certificates))
         return read_journal(path)
 
@@ -389,16 +390,6 @@ def desk(certified, tmp_path, monkeypatch) -> Path:
     shutil.copytree(certified, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def rewrite(folder: Path, change) -> None:
-    path = folder / "certificates.journal"
-    contents = read_journal(path)
-    records = [change(record) for record in contents.records.values()]
-    path.unlink()
-    with open_journal(path, contents.header) as journal:
-        journal.append(records)
-        write_table(journal.contents, folder / "certificates.tsv")
 
 
 def test_honest_certificates_pass(desk, capsys):

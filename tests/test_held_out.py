@@ -178,7 +178,9 @@ def test_a_copied_table_of_one_radius_is_no_usual_log(
     older = [row.rpartition("\t")[0] for row in Path("copied.tsv").read_text().splitlines()]
     Path("at/certificates.tsv").write_text("\n".join(older) + "\n")  # without the column
     assert main(["report", "at"]) == 2
-    assert capsys.readouterr().err.startswith(f"macer: at/certificates.tsv {line}")
+    assert capsys.readouterr().err.startswith(
+        "macer: at/certificates.tsv, line 2: the table must say what certificates.journal beside it"
+    )
 
 
 def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None:

@@ -16,11 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.certification import Certificate
+from journals import HEADER
+from macer import journal
+from macer.certificate import Certificate
 from macer.journal import (
     COLUMNS,
     Contents,
     Record,
+    _content,
+    _line,
     open_journal,
     read_journal,
     rounded_down,
@@ -28,12 +32,8 @@ from macer.journal import (
 )
 from macer.logs import read_log
 from macer.mistake import Mistake
+from macer.scope import images_of, read_scope, scope_of
 from macer.stopping import Stopped, stopping_at_once
-
-HEADER = {
-    "weights_sha256": "ab" * 32, "data_sha256": "cd" * 32, "sigma": 0.25, "n0": 100, "n": 1000,
-    "alpha": 0.001, "bound": "clopper-pearson", "beta": 1.0, "seed": 0,
-}  # fmt: skip
 
 
 @cache
@@ -44,7 +44,7 @@ def record_of(idx: int) -> Record:
     label = int(draw.integers(-1, 3))
     radius = float(draw.random()) if label >= 0 else 0.0
     certificate = Certificate(
-        label, radius, max(label, 0), float(draw.random()), counts, counts[::-1], 1000, counts[:2]
+        label, radius, max(label, 0), float(draw.random()), counts, counts[::-1], 1000, counts
     )
     return Record(idx, int(draw.integers(3)), certificate, float(draw.random()))
 
@@ -168,7 +168,7 @@ def test_of_two_records_of_an_image_the_first_counts(tmp_path):
         writer.append([record_of(0), replace(record_of(1), idx=0)])
         writer.append([replace(record_of(2), idx=0)])
         assert writer.contents.records == records_of([0])
-    assert read_journal(path) == Contents(HEADER, records_of([0]), 0)
+    assert read_journal(path) == Contents(HEADER, records_of([0]), doubled=[0, 0])
 
 
 def test_a_record_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
@@ -327,8 +327,10 @@ def test_a_record_that_changes_after_it_was_found_is_refused(tmp_path):
     ("change", "message"),
     [
         ({"sigma": 0.5}, "sigma must be 0.25 to continue"),
-        ({"data_sha256": "ef"}, f"data_sha256 must be {'cd' * 32} to continue"),
-        ({"exact": True}, "exact must be None to continue"),
+        ({"data_sha256": "ef" * 32}, f"data_sha256 must be {'cd' * 32} to continue"),
+        ({"exact": False}, "exact must be True to continue"),
+        ({"split": "train"}, "split must be test to continue"),
+        ({"family": 3}, "family must be None to continue"),
     ],
 )
 def test_another_header_is_refused_by_the_name_of_its_field(tmp_path, change, message):
@@ -364,3 +366,147 @@ def test_a_damaged_header_is_refused_and_left_alone(tmp_path, content):
     ):
         pytest.fail("opened")
     assert path.read_bytes() == content
+
+
+# what was asked for
+
+
+def test_a_journal_states_its_images_before_the_first_record(tmp_path):
+    path = tmp_path / "certificates.journal"
+    with open_journal(path, HEADER, range(0, 30, 3)) as writer:
+        lines = path.read_bytes().splitlines()
+        assert len(lines) == 2 and b'{"line":1,"images":[[0,28,3]]}' in lines[1]
+        writer.append([record_of(0), record_of(3)])
+    contents = read_journal(path)
+    assert contents.scope == ((0, 28, 3),) and contents.missing == list(range(6, 30, 3))
+    assert (contents.misplaced, contents.doubled) == (0, [])
+
+
+def test_more_images_are_stated_and_fewer_are_not(tmp_path):
+    path = tmp_path / "certificates.journal"
+    for asked, scope in (
+        (range(10), ((0, 10, 1),)),
+        (range(5), ((0, 10, 1),)),
+        (range(20), ((0, 20, 1),)),
+        (range(50, 60, 5), ((0, 20, 1), (50, 56, 5))),
+    ):
+        with open_journal(path, HEADER, asked) as writer:
+            assert writer.contents.scope == scope
+        assert read_journal(path).scope == scope
+    assert len(path.read_bytes().splitlines()) == 4
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_a_scope_holds_its_images_and_no_others(images):
+    scope = scope_of(images)
+    assert images_of(scope) == images
+    assert read_scope([list(bounds) for bounds in scope]) == scope
+
+
+def test_images_beyond_a_family_are_refused(tmp_path):
+    """Ten and ten images, each at a tenth of the level, hold together at twice the level."""
+    path, header = tmp_path / "certificates.journal", HEADER | {"family": 10}
+    with open_journal(path, header, range(10)):
+        pass
+    with open_journal(path, header, range(10)):  # the same ones again
+        pass
+    before = path.read_bytes()
+    with (
+        pytest.raises(Mistake, match=r"family must be all images that share alpha, 10 in .*got 11"),
+        open_journal(path, header, range(11)),
+    ):
+        pytest.fail("opened")
+    assert path.read_bytes() == before
+
+
+def test_an_older_journal_is_continued_as_it_is(tmp_path):
+    """Lines without numbers and entries, such as those that older versions have written."""
+    path = tmp_path / "certificates.journal"
+    older = {name: value for name, value in HEADER.items() if name != "format"}
+    first = _line(b"", older)
+    digest = first.partition(b" ")[0]
+    path.write_bytes(first + _line(digest, _content(record_of(0))))
+    newer = HEADER | {"macer": "9", "cpu": "AVX2", "family": None, "outputs": [[1.0]]}
+    with open_journal(path, newer, range(3)) as writer:
+        assert writer.contents.scope == ((0, 3, 1),)
+        writer.append([record_of(1)])
+    contents = read_journal(path)
+    assert contents.header == older and contents.records == records_of([0, 1])
+    assert (contents.misplaced, contents.dropped, contents.missing) == (0, 0, [2])
+    assert b'"line"' not in path.read_bytes()
+
+
+def test_a_journal_is_opened_in_one_pass(tmp_path, monkeypatch):
+    path = tmp_path / "certificates.journal"
+    journal_of(path, range(50))
+    hashed = []
+    digest = journal._digest
+    monkeypatch.setattr(journal, "_digest", lambda *of: hashed.append(1) or digest(*of))
+    with open_journal(path, HEADER):
+        assert len(hashed) <= 51
+
+
+# forged headers and records
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("n", "many", "n must be a whole number ≥ 1, got 'many'"),
+        ("n", 10**30, "n must be a whole number ≥ 1"),
+        ("n", True, "n must be a whole number ≥ 1"),
+        ("alpha", 0, "alpha must be between 0 and 1, got '0'"),
+        ("alpha", float("nan"), "alpha must be between 0 and 1"),
+        ("sigma", 1e308, "sigma must be a number > 0"),
+        ("bound", "none", "bound must be one of clopper-pearson, hoeffding, bernstein, got 'none'"),
+        ("weights_sha256", [1], "weights_sha256 must be a SHA-256"),
+        ("device", "abacus", "device must be one of cpu, cuda"),
+        ("seed", -1, r"seed must be in \[0, 2⁶³\)"),
+        ("format", 3, "format must be 1 to 2; a newer macer wrote it, got '3'"),
+        ("outputs", [["x"]], "outputs must be rows of numbers"),
+        ("family", "all", "family must be a number of images, or null"),
+        ("rows", 0, "rows must be a whole number ≥ 1"),
+    ],
+)
+def test_a_forged_header_is_refused_by_the_name_of_its_entry(tmp_path, entry, value, message):
+    path = tmp_path / "certificates.journal"
+    path.write_bytes(_line(b"", HEADER | {entry: value}))
+    with pytest.raises(Mistake, match=f"must have a header that this macer knows: {message}"):
+        read_journal(path)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"3", b"{}", b"[" * 100_000, b"\xff", b"1" * 10_000])
+def test_a_header_that_is_none_is_refused(tmp_path, body):
+    path = tmp_path / "certificates.journal"
+    path.write_bytes(journal._digest(b"", body) + b" " + body + b"\n")
+    with pytest.raises(Mistake, match="must have a header that this macer knows"):
+        read_journal(path)
+
+
+@pytest.mark.parametrize("name", [name for name in HEADER if name != "format"])
+def test_a_header_that_lacks_an_entry_is_refused(tmp_path, name):
+    path = tmp_path / "certificates.journal"
+    path.write_bytes(_line(b"", {key: value for key, value in HEADER.items() if key != name}))
+    with pytest.raises(Mistake, match=f"it must have {name}"):
+        read_journal(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"label": -2}, {"label": 3}, {"label": "0"}, {"radius": float("inf")}, {"radius": -1.0},
+        {"radius": 1.7e308}, {"radius": None}, {"selected": 3}, {"selected": -1}, {"p_a": 1.5},
+        {"p_a": float("nan")}, {"selection": []}, {"selection": [1, 2]}, {"selection": "abc"},
+        {"estimation": [1.5, 2, 3]}, {"estimation": [-1, 2, 3]}, {"estimation": [2**70, 2, 3]},
+        {"squares": [1]}, {"drawn": -1}, {"drawn": 1e3}, {"drawn": 10**20}, {"other": 1},
+    ],
+)  # fmt: skip
+def test_a_forged_certificate_is_refused_in_one_line(tmp_path, change):
+    path = tmp_path / "certificates.journal"
+    first = _line(b"", HEADER)
+    content = _content(record_of(0)) | {"line": 1}
+    content = {"line": 1, **content}
+    content["certificate"] = content["certificate"] | change
+    path.write_bytes(first + _line(first.partition(b" ")[0], content))
+    with pytest.raises(Mistake, match="must hold records that this macer knows: image 0: "):
+        read_journal(path).records[0]

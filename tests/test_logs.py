@@ -239,3 +239,31 @@ def test_a_selection_of_nothing_is_refused() -> None:
         select(log_of(list(range(10))), 500, 1000)
     with pytest.raises(Mistake, match="skip must be ≥ 1, got 0"):
         select(log_of([1]), skip=0)
+
+
+def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
+    from journals import HEADER
+    from test_journal import record_of
+
+    from macer.journal import open_journal, write_table
+
+    run = tmp_path / "run"
+    with open_journal(run / "certificates.journal", HEADER, range(8)) as journal:
+        journal.append(map(record_of, range(6)))
+        write_table(journal.contents, run / "certificates.tsv")
+    honest = (run / "certificates.tsv").read_text()
+    log = read_log(run)
+    assert log.asked.tolist() == list(range(8)) and len(log.idx) == 6
+    assert select(log, 2, None, 2).asked.tolist() == [2, 4, 6]
+    rows = honest.splitlines(keepends=True)
+    for wrong in (
+        honest.replace("\t0.001\t", "\t0.01\t", 1),
+        rows[0] + rows[1].replace("0\t", "7\t", 1),
+        honest.replace("p_a", "x", 1),
+        honest.replace("\n", "\tx\n"),
+    ):
+        (run / "certificates.tsv").write_text(wrong)
+        with pytest.raises(Mistake, match=r"line \d: the table must say what certificates.journal"):
+            read_log(run)
+    (run / "certificates.tsv").write_text("".join(rows[:4]))  # as after a kill
+    assert len(read_log(run).idx) == 3

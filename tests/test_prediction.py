@@ -175,4 +175,6 @@ def test_a_run_with_certificates_speaks_in_their_precision_and_with_their_weight
     other = Run(certified)
     other.write_manifest(other.read_manifest() | {"weights_sha256": sha256})
     assert main(command) == 2
-    assert capsys.readouterr().err.startswith("macer: weights must be those of the certificates in")
+    error = capsys.readouterr().err
+    assert error.startswith("macer: the model must be that of the certificates in ")
+    assert "weights_sha256 is" in error

@@ -149,3 +149,12 @@ def test_certified_radius_is_accurate_where_p_a_rounds_to_one():
 def test_certified_radius_is_differentiable():
     p_a, p_b = (p.requires_grad_() for p in float64([0.9, 0.6], [0.05, 0.3]))
     assert torch.autograd.gradcheck(lambda a, b: certified_radius(a, b, 0.25), (p_a, p_b))
+
+
+def test_a_radius_is_computed_by_the_implementation_that_is_the_same_on_every_processor():
+    """torch's Φ⁻¹ has other last bits with other instruction sets."""
+    from scipy.special import ndtri
+
+    p_a = np.linspace(0.5, 1, 5000, endpoint=False)
+    expected = 0.5 * -ndtri(1 - p_a) * (1 - 2.0**-49) + 0.0
+    assert radius_lower(p_a, 0.5).tobytes() == expected.tobytes()

@@ -1,13 +1,20 @@
+import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from scipy.stats import hypergeom
 
+from journals import rewrite
 from macer.cli import main
 from macer.data import load
-from macer.journal import open_journal, read_journal, write_table
+from macer.journal import read_journal
+from macer.verification import enough, power
 
 NET = """
 import torch
@@ -43,24 +50,15 @@ def verify(folder="clopper-pearson", *more) -> int:
     return main(["verify", folder, "--target", "auditnet:net", *more])
 
 
-def rewrite(folder: Path, change) -> None:
-    """Write the journal anew with changed records and right checksums, and its table."""
-    path = folder / "certificates.journal"
-    contents = read_journal(path)
-    records = [change(record) for record in contents.records.values()]
-    path.unlink()
-    with open_journal(path, contents.header) as journal:
-        journal.append(records)
-        write_table(journal.contents, folder / "certificates.tsv")
-
-
 @pytest.mark.parametrize("bound", ["clopper-pearson", "bernstein"])
 def test_honest_certificates_are_verified(desk, bound, capsys):
     assert verify(bound, "--resample", "3") == 0
     assert capsys.readouterr().out.splitlines() == [
+        "12 of 12 images asked for: 0…11",
         "12 certificates follow from their counts",
-        "weights, data, labels and table are those of the journal",
-        "3 images sampled again: equal counts",
+        "model, its outputs, data, labels and table are those of the journal",
+        "3 images sampled again: equal counts; if one record in a hundred were false, one of them "
+        "would be found with probability 0.25",
     ]
 
 
@@ -93,8 +91,9 @@ def test_forged_counts_pass_the_arithmetic_and_fail_when_drawn_again(desk, capsy
         return replace(record, certificate=certificate)
 
     rewrite(desk / "clopper-pearson", forge)
-    assert verify() == 0
+    assert verify("clopper-pearson", "--resample", "0") == 0
     assert verify("clopper-pearson", "--resample", "1") == 1
+    assert verify() == 1
     assert "drawing its samples again gives other counts" in capsys.readouterr().err
 
 
@@ -153,3 +152,114 @@ def test_a_folder_without_certificates_is_a_mistake(desk, capsys):
     )
     assert verify("clopper-pearson", "--resample", "-1") == 2
     assert "resample must be at least 0, got -1" in capsys.readouterr().err
+
+
+# drawing again
+
+
+@pytest.mark.parametrize("images", [1, 7, 180, 200, 2000, 10_000])
+def test_enough_images_find_one_false_record_in_a_hundred(images):
+    drawn, false = enough(images), -(-images // 100)
+    found = [1 - hypergeom.pmf(0, images, false, some) for some in (drawn - 1, drawn)]
+    assert found[0] < 0.95 <= found[1] + 1e-12
+    assert power(images, drawn) == pytest.approx(found[1])
+    assert power(images, 10 * images) == pytest.approx(1)
+
+
+def test_by_default_so_many_images_are_drawn_again(desk, capsys):
+    assert verify() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "12 images sampled again: equal counts; if one record in a hundred were false, one of them "
+        "would be found with probability 1.00"
+    )
+    assert verify("clopper-pearson", "--resample", "0") == 0
+    assert "no image sampled again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"), [("cpu", "AVX9 Zilog"), ("torch", "9.0"), ("device", "cuda")]
+)
+def test_samples_are_not_drawn_again_by_other_arithmetic(desk, entry, value, capsys):
+    """An honest journal is not called false because it was made elsewhere."""
+    rewrite(desk / "clopper-pearson", header={entry: value})
+    assert verify("clopper-pearson", "--device", "cpu") == 0
+    assert f"no image sampled again, which needs the machine's like: {entry} must be {value}" in (
+        capsys.readouterr().out
+    )
+    assert verify("clopper-pearson", "--resample", "1", "--device", "cpu") == 2
+    assert f"macer: {entry} must be {value}, got " in capsys.readouterr().err
+
+
+def test_bounds_that_differ_in_their_last_bits_follow(desk):
+    def nudge(record):
+        evidence = record.certificate
+        changed = {name: getattr(evidence, name) * (1 - 2.0**-45) for name in ("radius", "p_a")}
+        return replace(record, certificate=replace(evidence, **changed))
+
+    rewrite(desk / "clopper-pearson", nudge)
+    assert verify() == 0
+
+
+@pytest.mark.parametrize("field", ["radius", "p_a"])
+def test_a_bound_larger_by_a_millionth_does_not_follow(desk, field, capsys):
+    def inflate(record):
+        value = getattr(record.certificate, field) * (1 + 1e-6) + 1e-6
+        return replace(record, certificate=replace(record.certificate, **{field: value}))
+
+    rewrite(desk / "clopper-pearson", inflate)
+    assert verify() == 1
+    assert "its counts do not support its certificate" in capsys.readouterr().err
+
+
+# completeness
+
+
+def test_the_images_that_are_demanded_must_be_there(desk, capsys):
+    assert verify("clopper-pearson", "--stop", "12") == 0
+    assert verify("clopper-pearson", "--stop", "12", "--skip", "3", "--start", "1") == 0
+    assert verify("clopper-pearson", "--stop", "13") == 1
+    assert "image 12, and 0 others, must be certified" in capsys.readouterr().err
+    assert verify("clopper-pearson", "--skip", "0") == 2
+
+
+def test_deleted_wrong_records_are_missed_and_a_report_counts_them(desk, capsys):
+    def only_right(record):
+        return record if record.certificate.label == record.label else None
+
+    rewrite(desk / "clopper-pearson", only_right)
+    right = len(read_journal(desk / "clopper-pearson" / "certificates.journal").records)
+    capsys.readouterr()
+    assert verify() == 1
+    assert f"not verified: {right} of 12 images are certified" in capsys.readouterr().err
+    assert verify("clopper-pearson", "--partial") == 0
+    assert capsys.readouterr().out.startswith(f"{right} of 12 images asked for: 0…11\n")
+
+
+# one implementation for all processors
+
+
+@pytest.mark.slow
+def test_journals_of_three_instruction_sets_verify_each_other(tmp_path):
+    model = ["zoo:mnist-0.50", "--device", "cpu"]
+    script = (
+        "import json, sys; from macer.cli import main\n"
+        "sys.exit(any(main(command) for command in json.loads(sys.argv[1])))"
+    )
+
+    def run(capability: str, *commands: list[str]) -> None:
+        env = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
+        if not capability:
+            del env["ATEN_CPU_CAPABILITY"]
+        done = subprocess.run(
+            [sys.executable, "-c", script, json.dumps(commands)], env=env, cwd=tmp_path,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    kinds = ("default", "avx2", "")
+    settings = "--dataset mnist-sample --n 300 --stop 8 --soft-betas 1 --out"
+    for kind in kinds:
+        run(kind, ["certify", *model, *settings.split(), f"set-{kind}"])
+    folders = [f"set-{kind}{part}" for kind in kinds for part in ("", "/bernstein-1")]
+    for kind in kinds:
+        run(kind, *(["verify", folder, "--target", *model] for folder in folders))

@@ -306,3 +306,13 @@ def test_the_models_that_come_with_macer_are_small():
     sizes = [path.stat().st_size for path in SHIPPED.glob("*.safetensors")]
     assert len(sizes) >= 4 and max(sizes) <= 8e6
     assert sum(path.stat().st_size for path in SHIPPED.glob("cifar10-*.safetensors")) <= 40e6
+
+
+@pytest.mark.parametrize("folder", sorted(zoo.FOLDER.glob("*/")), ids=lambda folder: folder.name)
+def test_every_certificate_that_comes_with_macer_is_there_and_follows(folder):
+    from macer.verification import check_complete, check_table, read_certificates, recompute
+
+    contents = read_certificates(folder)
+    check_complete(contents, partial=False)
+    assert recompute(contents) in (100, 2000)
+    check_table(contents, folder / "certificates.tsv")

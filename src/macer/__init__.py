@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from macer.certificate import ABSTAIN, Certificate
     from macer.certification import (
-        ABSTAIN,
-        Certificate,
         Kind,
         certify,
         certify_bernstein,
@@ -51,9 +50,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "certification": (
-        "ABSTAIN Certificate Kind certify certify_bernstein certify_hoeffding certify_kinds predict"
-    ),
+    "certificate": "ABSTAIN Certificate",
+    "certification": ("Kind certify certify_bernstein certify_hoeffding certify_kinds predict"),
     "fixed_radius": "certify_at",
     "inference": "for_inference",
     "losses": "macer_loss",

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from macer.building import build_model
-from macer.certification import Certificate, certify, check_settings
+from macer.certificate import Certificate
+from macer.certification import certify, check_settings
 from macer.data import load
 from macer.inference import for_inference
 from macer.mistake import Mistake

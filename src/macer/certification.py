@@ -10,6 +10,7 @@ import torch
 from scipy.special import bdtrc
 from torch import Tensor, nn
 
+from macer.certificate import ABSTAIN, Certificate
 from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.radius import (
@@ -20,22 +21,6 @@ from macer.radius import (
     radius_lower,
 )
 from macer.smoothing import MOST_SOFT_SAMPLES, SOFT_UNIT, Progress, Tally, sample_under_noise
-
-ABSTAIN = -1
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A class that holds within an ℓ₂ ball with confidence 1 − α, and the evidence for it."""
-
-    label: int  # the class, or ABSTAIN
-    radius: float  # 0.0 when abstaining
-    selected: int  # ĉ_A, chosen on the n0 selection samples
-    p_a: float  # the lower confidence bound of its probability
-    selection: tuple[int, ...]  # per class: votes, or Σz for a soft certificate
-    estimation: tuple[int, ...]  # the same over other samples
-    drawn: int  # how many of those there were
-    squares: tuple[int, ...] = ()  # Σz², for a soft certificate
 
 
 def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:

@@ -12,14 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from macer import __version__
-from macer.certification import ABSTAIN, Certificate, Kind, certify_kinds, check_settings
+from macer.authority import outputs_of
+from macer.certificate import ABSTAIN, Certificate
+from macer.certification import Kind, certify_kinds, check_settings
 from macer.data import Split, fingerprint, pixels_sha256
 from macer.files import sha256_of_file
 from macer.fixed_radius import certify_at
+from macer.header import Header
 from macer.inference import for_inference, resolved
-from macer.journal import HELD_OUT, JOURNAL, Contents, Header, Record, open_journal, write_table
+from macer.journal import HELD_OUT, JOURNAL, Contents, Record, open_journal, write_table
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
+from macer.processor import instruction_set
 from macer.progress import bar, note
 from macer.recipes import CertifyRecipe
 from macer.run import Run
@@ -64,11 +68,16 @@ def certify_data_set(
     batch_size: int | None = None,
     soft_betas: Sequence[float] = (),
     part: str = "test",
+    asked: Sequence[int] | None = None,
+    family: int | None = None,
 ) -> Contents:
     """Certify the images that the folder's journal does not have yet; return all it has.
 
     Args:
         split: test images, or training images that the model has not seen.
+        indices: the images to certify now.
+        asked: all images that the journal is to have, which it states; `indices` by default.
+        family: how many images share the level α, if they do.
         soft_betas: certify by Bernstein at these β too, from the same samples, each into a
             folder of its own: FOLDER/bernstein-β.
         part: of the data set, test or train.
@@ -82,12 +91,16 @@ def certify_data_set(
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     rows = network_rows(device, batch_size, target.shape)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    header = {
+        **_header(target, split, dataset, part=part, rows=rows, device=device),
+        "family": family,
+        "outputs": outputs_of(model, shape=target.shape, sigma=target.sigma, device=device),
+    }
     with ExitStack() as stack:
         journals = [
             stack.enter_context(
                 open_journal(
-                    where / JOURNAL,
-                    _header(target, split, dataset, one, part=part, rows=rows, device=device),
+                    where / JOURNAL, header | asdict(one), indices if asked is None else asked
                 )
             )
             for one, where in zip(recipes, folders, strict=True)
@@ -201,13 +214,12 @@ def _header(
     target: Target,
     split: Split,
     dataset: str,
-    recipe: CertifyRecipe,
     *,
     part: str,
     rows: int,
     device: torch.device,
 ) -> Header:
-    """All that a certificate depends on."""
+    """All that a certificate depends on, but its recipe."""
     return {
         "macer": __version__,
         "torch": torch.__version__,
@@ -217,10 +229,10 @@ def _header(
         "data_sha256": fingerprint(split),
         **({} if part == "test" else {"split": part}),
         "sigma": target.sigma,
-        **asdict(recipe),
         "chunk": CHUNK,
         "rows": rows,
         "device": device.type,
+        "cpu": instruction_set(device),
         "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
     }
 

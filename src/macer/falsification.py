@@ -26,7 +26,8 @@ from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
 
 from macer.attacks import pgd
-from macer.certification import ABSTAIN, as_images, is_soft
+from macer.certificate import ABSTAIN
+from macer.certification import as_images, is_soft
 from macer.data import Split
 from macer.inference import for_inference
 from macer.journal import Contents, Record

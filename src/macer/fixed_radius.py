@@ -5,14 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from macer.certification import (
-    ABSTAIN,
-    Certificate,
-    Sampler,
-    are_right,
-    as_images,
-    check_settings,
-)
+from macer.certificate import ABSTAIN, Certificate
+from macer.certification import Sampler, are_right, as_images, check_settings
 from macer.noise import Purpose
 from macer.sequential import Verdict, check_radius, looks, threshold, verdicts
 from macer.smoothing import Progress

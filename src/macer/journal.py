@@ -1,42 +1,41 @@
-"""The journal of certificates: append-only, one checksummed record an image.
+"""The journal of certificates: append-only, one checksummed record per image.
 
 Every line is the first 16 digits of a SHA-256 and a JSON object. The first line is the header,
-which binds weights, data and settings; a record's hash covers the header's, so that a record of
-another journal is not taken for one of this. A record counts once it is on the disk, and is read
-from there when it is asked for: memory holds only where each image's record begins.
+which binds model, data and settings; the hash of every other line covers the header's, so that a
+record of another journal is not taken for one of this. The second line states which images were
+asked for, and so does a later one when more are. Each line after the header says its number. A
+record counts once it is on the disk, and is read from there when it is asked for: memory holds
+only where each image's record begins.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from macer.certificate import Certificate
 from macer.files import locked, remove_leftovers, write_atomically, write_pieces
+from macer.header import FORMAT, Header, check_header, check_record, difference, entry
 from macer.mistake import Mistake
+from macer.scope import Scope, images_of, read_scope, scope_of
 from macer.stopping import finishing_first
-
-if TYPE_CHECKING:
-    from macer.certification import Certificate
-
-Header = dict[str, Any]
 
 JOURNAL = "certificates.journal"  # its name in a folder
 HELD_OUT = "held-out"  # a folder in a run, of certificates of images that it held out
 PARTS = ".parts"  # a folder there, of processes that certify together; see sharding.py
 
+LONGEST_LINE = 1 << 24  # a record of ten thousand classes takes a hundredth of it
+
 COLUMNS = (
     *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
     *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
 )
-
-# Columns of unusual certificates, by the header's entry: of one radius that was asked for, and of
-# training images. Whoever has the table alone must not take them for the usual ones.
-UNUSUAL = {"radius": "asked", "split": "split"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Record:
 
     idx: int  # the image's number in its data set
     label: int  # its true class
-    certificate: "Certificate"
+    certificate: Certificate
     seconds: float
     pixels: str = ""  # their SHA-256, where the header's of the data does not cover them
 
@@ -53,58 +52,73 @@ class Record:
 class Records(Mapping[int, Record]):
     """A journal's records by image; ten thousand take a megabyte of memory, whatever they hold."""
 
-    def __init__(self, path: Path, seed: bytes) -> None:
+    def __init__(self, path: Path, header_digest: bytes) -> None:
         self.path = path
-        self.seed = seed  # the header's hash, which the records' hashes cover
-        self._places: dict[int, int] = {}
+        self.header_digest = header_digest  # which the records' digests cover
+        self._offsets: dict[int, int] = {}
 
-    def place(self, idx: int, begin: int) -> None:
-        """An image's record begins at this byte; the first one counts."""
-        self._places.setdefault(idx, begin)
+    def remember(self, idx: int, offset: int) -> bool:
+        """Whether this is the image's first record, the one that counts; it begins at this byte."""
+        return self._offsets.setdefault(idx, offset) == offset
 
     def __getitem__(self, idx: int) -> Record:
         with self.path.open("rb") as file:
-            file.seek(self._places[idx])
-            content = _body(self.seed, file.readline())
-        if content is None:
+            file.seek(self._offsets[idx])
+            body = _body(self.header_digest, file.readline(LONGEST_LINE))
+        if body is None:
             raise Mistake(f"{self.path} must not change while it is read; try again")
-        return _record(content)
+        try:
+            record = _record(json.loads(body))
+        except (Mistake, ValueError, RecursionError) as error:
+            raise Mistake(
+                f"{self.path} must hold records that this macer knows: {error}"
+            ) from error
+        if record.idx != idx:
+            raise Mistake(
+                f"{self.path} must hold one number per record, got {idx} and {record.idx}"
+            )
+        return record
 
     def __contains__(self, idx: object) -> bool:
-        return idx in self._places
+        return idx in self._offsets
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return iter(self._offsets)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Contents:
     """What could be read of a journal."""
 
     header: Header
     records: Records
-    dropped: int  # damaged lines
+    dropped: int = 0  # damaged lines
+    scope: Scope | None = None  # the images that were asked for; an older journal does not say
+    doubled: list[int] = field(default_factory=list)  # images with a second record, not counted
+    misplaced: int = 0  # lines whose number does not follow that of the line before
+
+    @property
+    def missing(self) -> list[int]:
+        """The images that were asked for and have no certificate."""
+        return sorted(images_of(self.scope or ()).difference(self.records))
 
 
-def _digest(seed: bytes, body: bytes) -> bytes:
-    return hashlib.sha256(seed + body).hexdigest()[:16].encode()
+def _digest(header_digest: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(header_digest + body).hexdigest()[:16].encode()
 
 
-def _line(seed: bytes, content: dict[str, Any]) -> bytes:
+def _line(header_digest: bytes, content: Mapping[str, Any]) -> bytes:
     body = json.dumps(content, separators=(",", ":")).encode()
-    return _digest(seed, body) + b" " + body + b"\n"
+    return _digest(header_digest, body) + b" " + body + b"\n"
 
 
-def _body(seed: bytes, line: bytes) -> dict[str, Any] | None:
-    """The line's object, or None if a byte of it is not what was written."""
+def _body(header_digest: bytes, line: bytes) -> bytes | None:
+    """The line's JSON, or None if a byte of it is not what was written."""
     digest, _, body = line.removesuffix(b"\n").partition(b" ")
-    if digest != _digest(seed, body):
-        return None
-    content: dict[str, Any] = json.loads(body)
-    return content
+    return body if digest == _digest(header_digest, body) else None
 
 
 def read_journal(path: Path) -> Contents:
@@ -112,37 +126,87 @@ def read_journal(path: Path) -> Contents:
     if not path.is_file():
         raise Mistake(f"no certificates in {path.parent}: expected {path}")
     with path.open("rb") as file:
-        first = file.readline()
-        header = _body(b"", first)
-        if header is None:
-            raise Mistake(f"{path} must begin with an undamaged header; move the file away")
-        records = Records(path, seed=first.partition(b" ")[0])
-        dropped = _find_records(file, len(first), records)
-    return Contents(header, records, dropped)
+        return _Reading(path, file).contents
 
 
-def _find_records(lines: Iterable[bytes], begin: int, records: Records) -> int:
-    """Place the record of each line, the first of which begins at a byte; count the damaged."""
-    dropped = 0
-    for line in lines:
-        content = _body(records.seed, line)
-        if content is None:
-            dropped += line != b"\n"
-        else:
-            records.place(content["idx"], begin)
-        begin += len(line)
-    return dropped
+# How each line after the header begins, by which its record is found without reading all of it.
+_BEGINNING = re.compile(rb'\{(?:"line":([0-9]{1,18}),)?"(idx|images)":(?:([0-9]{1,18}),)?')
 
 
-def _record(content: dict[str, Any]) -> Record:
-    from macer.certification import Certificate  # and torch, which a list of images does not need
+class _Reading:
+    """One pass over the lines of an open journal."""
 
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        first = file.readline(LONGEST_LINE)
+        header = _read_header(path, first)
+        self.header_digest = first.partition(b" ")[0]
+        self.records = Records(path, self.header_digest)
+        self.contents = Contents(header, self.records)
+        self.numbered = entry(header, "format") > 1
+        self.last_number = 0
+        self.asked: set[int] = set()
+        self.last_line, self.last_offset, self.end = first, 0, len(first)
+        while line := file.readline(LONGEST_LINE):
+            self.last_line, self.last_offset = line, self.end
+            self._take(line)
+            self.end += len(line)
+        if self.contents.scope is not None:
+            self.contents.scope = scope_of(self.asked)
+
+    def _take(self, line: bytes) -> None:
+        body = _body(self.header_digest, line)
+        begins = _BEGINNING.match(body) if body is not None else None
+        if body is None or begins is None:
+            self.contents.dropped += line != b"\n"
+            return
+        number, kind, idx = begins.groups()
+        self._count(number)
+        if kind == b"images":
+            self._take_scope(body)
+        elif idx is None:
+            self.contents.dropped += 1
+        elif not self.records.remember(int(idx), self.end):
+            self.contents.doubled.append(int(idx))
+
+    def _count(self, number: bytes | None) -> None:
+        if self.numbered:
+            here = int(number or 0)
+            self.contents.misplaced += here != self.last_number + 1
+            self.last_number = max(here, self.last_number)
+
+    def _take_scope(self, body: bytes) -> None:
+        try:
+            scope = read_scope(json.loads(body)["images"])
+        except (Mistake, ValueError, RecursionError):
+            self.contents.dropped += 1
+            return
+        self.asked |= images_of(scope)
+        self.contents.scope = scope
+
+
+def _read_header(path: Path, line: bytes) -> Header:
+    body = _body(b"", line)
+    if body is None:
+        raise Mistake(f"{path} must begin with an undamaged header; move the file away")
+    try:
+        return check_header(json.loads(body))
+    except (Mistake, ValueError, RecursionError) as error:
+        raise Mistake(f"{path} must have a header that this macer knows: {error}") from error
+
+
+def _record(content: object) -> Record:
+    checked = check_record(content)
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in content["certificate"].items()
+        for name, value in checked["certificate"].items()
     }
-    certificate = Certificate(**fields)
-    return Record(**content | {"certificate": certificate})
+    return Record(
+        checked["idx"],
+        checked["label"],
+        Certificate(**fields),
+        checked["seconds"],
+        checked.get("pixels", ""),
+    )
 
 
 def _content(record: Record) -> dict[str, Any]:
@@ -150,72 +214,107 @@ def _content(record: Record) -> dict[str, Any]:
 
 
 class Writer:
-    """Appends records to an open journal."""
+    """Appends lines to an open journal."""
 
-    def __init__(self, file: BinaryIO, contents: Contents) -> None:
+    def __init__(self, file: BinaryIO, reading: _Reading) -> None:
         self._file = file
-        self.contents = contents
+        self._reading = reading
+        self.contents = reading.contents
 
     def append(self, records: Iterable[Record]) -> None:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
-        lines = [_line(self.contents.records.seed, _content(record)) for record in fresh]
         with finishing_first():  # or the table would lack records that are on the disk
-            begin = self._file.tell()
-            self._file.write(b"".join(lines))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            for record, line in zip(fresh, lines, strict=True):
-                self.contents.records.place(record.idx, begin)
-                begin += len(line)
+            begins = self._write([_content(record) for record in fresh])
+            for record, begin in zip(fresh, begins, strict=True):
+                self._reading.records.remember(record.idx, begin)
+
+    def state(self, indices: Collection[int]) -> None:
+        """State that these images are asked for, unless the journal says so already."""
+        asked = self._reading.asked.union(indices)
+        if asked == self._reading.asked:
+            return
+        _check_family(self._reading.records.path, self.contents.header, len(asked))
+        with finishing_first():
+            self._write([{"images": scope_of(asked)}])
+            self._reading.asked = asked
+            self.contents.scope = scope_of(asked)
+
+    def _write(self, contents: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Write lines to the disk; return where each begins."""
+        begins, offset, lines = [], self._file.tell(), []
+        for content in contents:
+            lines.append(_line(self._reading.header_digest, self._numbered(content)))
+            begins.append(offset)
+            offset += len(lines[-1])
+        self._file.write(b"".join(lines))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return begins
+
+    def _numbered(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self._reading.numbered:
+            return content
+        self._reading.last_number += 1
+        return {"line": self._reading.last_number, **content}
+
+
+def _check_family(path: Path, header: Header, count: int) -> None:
+    """Refuse more images than share the level α: together they would not hold at it."""
+    family = entry(header, "family")
+    if family is not None and count > family:
+        raise Mistake(
+            f"family must be all images that share alpha, {family} in {path}, got {count}; certify "
+            "all of them at once into another --out"
+        )
 
 
 @contextmanager
-def open_journal(path: Path, header: Header) -> Iterator[Writer]:
-    """Begin a journal, or continue one with the same header; one writer at a time."""
-    header = json.loads(json.dumps(header))
+def open_journal(
+    path: Path, header: Header, asked: Collection[int] | None = None
+) -> Iterator[Writer]:
+    """Begin a journal, or continue one with the same header; one writer at a time.
+
+    Args:
+        asked: the images that are to be certified, which the journal states; None states nothing.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
         remove_leftovers(path.parent)
         if not path.exists():
-            write_atomically(path, _line(b"", header))
-        _check_header(path, read_journal(path).header, header)
-        _mend_last_line(path)
-        contents = read_journal(path)
-        with path.open("ab") as file:
-            yield Writer(file, contents)
+            header = {"format": FORMAT, **header}
+            write_atomically(path, _line(b"", check_header(json.loads(json.dumps(header)))))
+        with path.open("r+b") as file:
+            reading = _Reading(path, file)
+            _check_same(path, reading.contents.header, json.loads(json.dumps(header)))
+            _mend_last_line(file, reading)
+            writer = Writer(file, reading)
+            if asked is not None:
+                writer.state(asked)
+            yield writer
 
 
-def _check_header(path: Path, found: Header, header: Header) -> None:
-    if difference := _difference(found, header):
-        name, was, now = difference
+def _check_same(path: Path, found: Header, header: Header) -> None:
+    if differs := difference(found, header):
+        name, was, now = differs
+        advice = "; or set ATEN_CPU_CAPABILITY alike" if name == "cpu" else ""
         raise Mistake(
             f"{name} must be {was} to continue {path}, got {now}; "
-            "choose another --out or move the journal away"
+            f"choose another --out or move the journal away{advice}"
         )
 
 
-def _difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
-    """The first entry in which two headers differ, with both its values."""
-    a, b = ({"split": "test"} | header for header in (a, b))
-    differing = (name for name in {**a, **b} if a.get(name) != b.get(name))
-    name = next(differing, None)
-    return None if name is None else (name, a.get(name), b.get(name))
-
-
-def _mend_last_line(path: Path) -> None:
+def _mend_last_line(file: BinaryIO, reading: _Reading) -> None:
     """Where the last write was cut off, remove the part of a record, which never counted."""
-    with path.open("r+b") as file:
-        line = header = file.readline()
-        begin, end = 0, len(header)
-        for line in file:
-            begin, end = end, end + len(line)
-        if line.endswith(b"\n"):
-            return
-        if begin == 0 or _body(header.partition(b" ")[0], line) is not None:
-            file.write(b"\n")  # only the newline is missing
-        else:
-            file.truncate(begin)
+    file.seek(reading.end)
+    if reading.last_line.endswith(b"\n"):
+        return
+    if _body(reading.header_digest if reading.last_offset else b"", reading.last_line) is not None:
+        file.write(b"\n")  # only the newline is missing
+        return
+    file.seek(reading.last_offset)
+    file.truncate()
+    reading.contents.dropped -= 1
 
 
 def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:
@@ -231,18 +330,20 @@ def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = Fal
     parts = [read_journal(folder / JOURNAL) for folder in folders]
     header = parts[0].header
     for folder, part in zip(folders, parts, strict=True):
-        if difference := _difference(header, part.header):
-            name, first, other = difference
+        if differs := difference(header, part.header):
+            name, first, other = differs
             raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
+    scopes = [part.scope for part in parts if part.scope is not None]
     with open_journal(out / JOURNAL, header) as journal:
         known = journal.contents.records
         theirs = [part.records for part in parts]
         _check_agreement(theirs if known_wins else [known, *theirs])
+        if len(scopes) == len(parts):  # else the result does not say what was asked for either
+            journal.state({i for scope in scopes for i in images_of(scope)})
         for part in parts:
             journal.append(record for idx, record in part.records.items() if idx not in known)
         write_table(journal.contents, out / "certificates.tsv")
-    dropped = sum(part.dropped for part in parts)
-    return Contents(header, known, dropped)
+    return replace(journal.contents, dropped=sum(part.dropped for part in parts))
 
 
 def _check_agreement(sources: Sequence[Records]) -> None:
@@ -274,13 +375,22 @@ def write_table(contents: Contents, path: Path) -> None:
 def table_lines(contents: Contents) -> Iterator[str]:
     """The table that a journal gives, image after image."""
     header = contents.header
-    unusual = {
-        name: header[entry] for entry, name in UNUSUAL.items() if header.get(entry) is not None
-    }
+    unusual = _unusual(header)
     yield "\t".join((*COLUMNS, *unusual)) + "\n"
     for idx in sorted(contents.records):
         row = (*_row(header, contents.records[idx]), *map(str, unusual.values()))
         yield "\t".join(row) + "\n"
+
+
+def _unusual(header: Header) -> dict[str, Any]:
+    """Columns of unusual certificates: whoever has the table alone must not take them for usual.
+
+    Those of one radius that was asked for, of training images, and of noise that is not exact.
+    """
+    columns = {"asked": header["radius"], "split": header.get("split")}
+    if not header["exact"]:
+        columns["noise"] = "ordinary"
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 def _row(header: Header, record: Record) -> tuple[str, ...]:

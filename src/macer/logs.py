@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.journal import HELD_OUT, JOURNAL, PARTS, read_journal
+from macer.journal import HELD_OUT, JOURNAL, PARTS, Contents, read_journal, table_lines
 from macer.mistake import Mistake
+from macer.scope import images_of
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
-SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split")
+SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise")
 
 # ImageNet's 50,000 lines take about 5 MB; the limit stops a small gzip file from filling memory.
 MOST_BYTES = 1 << 28
@@ -38,23 +39,33 @@ class CertificateLog:
     alpha: float | None = None
     bound: str | None = None
     split: str | None = None  # train, of images that were held out; else the images are test images
+    noise: str | None = None  # ordinary, where it was not exact
     # Whether an image's class was estimated: a score passes over wrong ones.
     estimated: NDArray[np.bool_] | None = None
+    # The images that were to be certified, if the log's journal says so.
+    asked: NDArray[np.int64] | None = None
 
 
 def read_log(path: Path) -> CertificateLog:
-    """Read a run folder's certificates.tsv, or a log file, plain or gzipped."""
+    """Read a run folder's certificates.tsv, or a log file, plain or gzipped.
+
+    A table beside a journal is derived from it, and must say what the journal says.
+    """
     file = _log_file(path)
     header, *lines = _lines(file)
     names = header.split("\t")
     _check_header(file, names)
+    journal = path / JOURNAL
+    contents = read_journal(journal) if journal.is_file() else None
+    if contents:
+        _check_against(contents, file, header, lines)
     rows = [_row(names, line, f"{file}, line {i}") for i, line in enumerate(lines, start=2)]
     if not rows:
         raise Mistake(
             f"{file} has a header but no certificates"
             f"{_elsewhere(path) or ': certify at least one image'}"
         )
-    _check_all_radii(path, file, rows)
+    _check_all_radii(file, rows)
     _check_repeats(file, rows)
     rows.sort(key=lambda row: row["idx"])
     return CertificateLog(
@@ -66,14 +77,32 @@ def read_log(path: Path) -> CertificateLog:
         correct=np.array([row["predict"] == row["label"] for row in rows], np.bool_),
         **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
         estimated=np.array([row["drawn"] > 0 for row in rows]) if "drawn" in names else None,
+        asked=_asked(contents),
     )
 
 
-def _check_all_radii(path: Path, file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _asked(contents: Contents | None) -> NDArray[np.int64] | None:
+    """The images that a journal was asked for, if it says so."""
+    if contents is None or contents.scope is None:
+        return None
+    return np.array(sorted(images_of(contents.scope)), np.int64)
+
+
+def _check_against(contents: Contents, file: Path, header: str, lines: Sequence[str]) -> None:
+    """Refuse a table that says something else than its journal; it may lack what came last."""
+    first, *rest = (line.rstrip("\n") for line in table_lines(contents))
+    known = {line.partition("\t")[0]: line for line in rest}
+    for number, line in enumerate(lines, start=2):
+        if header != first or line != known.get(line.partition("\t")[0]):
+            raise Mistake(
+                f"{file}, line {number}: the table must say what {JOURNAL} beside it says, got "
+                f"{line[:60]!r}; `macer certify` writes it anew, `macer verify` checks the journal"
+            )
+
+
+def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
-    journal = path / JOURNAL
-    header = read_journal(journal).header if journal.is_file() else {}
-    radius = rows[0].get("asked", header.get("radius"))  # older tables lack the column
+    radius = rows[0].get("asked")
     if radius is not None:
         raise Mistake(
             f"{file} must hold certificates of largest radii, got those of radius {radius:g}, "
@@ -104,9 +133,7 @@ def select(
     """The images with start ≤ idx < stop and idx % skip = 0."""
     if skip < 1:
         raise Mistake(f"skip must be ≥ 1, got {skip}")
-    kept = (log.idx >= start) & (log.idx % skip == 0)
-    if stop is not None:
-        kept &= log.idx < stop
+    kept = _within(log.idx, start, stop, skip)
     if not kept.any():
         raise Mistake(
             f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
@@ -114,7 +141,15 @@ def select(
         )
     names = ("idx", "label", "predict", "radius", "correct", "estimated")
     arrays = {name: getattr(log, name) for name in names}
-    return replace(log, **{name: a[kept] for name, a in arrays.items() if a is not None})
+    chosen = {name: a[kept] for name, a in arrays.items() if a is not None}
+    if log.asked is not None:
+        chosen["asked"] = log.asked[_within(log.asked, start, stop, skip)]
+    return replace(log, **chosen)
+
+
+def _within(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
+    kept: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
+    return kept if stop is None else kept & (idx < stop)
 
 
 def describe_images(log: CertificateLog) -> str:
@@ -260,6 +295,7 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
     "bound": (str, lambda _: True, "a name"),
     "split": (str, lambda name: name == "train", "train, or the column left out"),
+    "noise": (str, lambda name: name == "ordinary", "ordinary, or the column left out"),
     "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
 }

@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from macer.certification import ABSTAIN, Certificate, certify, check_settings
+from macer.authority import Function, other_function, outputs_of
+from macer.certificate import ABSTAIN, Certificate
+from macer.certification import certify, check_settings
 from macer.data import DATASETS
-from macer.files import sha256_of_file
 from macer.fixed_radius import certify_at
 from macer.image_files import read_middle
 from macer.image_folder import read_image
@@ -18,8 +19,9 @@ from macer.inference import for_inference, resolved
 from macer.journal import JOURNAL, read_journal, rounded_down
 from macer.mistake import Mistake
 from macer.progress import bar
-from macer.run import ModelCard, Run, load_model
+from macer.run import ModelCard
 from macer.sequential import check_radius
+from macer.targets import Target, trained_target
 
 
 def predict_files(
@@ -40,16 +42,16 @@ def predict_files(
     samples. Where the target has certificates, the labels must come from the function that they
     speak of: the same weights in the same precision.
     """
-    trained, card = load_model(target)
+    found, card = trained_target(str(target))
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
     certify_one = certify
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
         certify_one = partial(certify_at, radius=radius)
     precision = resolved(precision, device)
+    model = for_inference(found.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
-        _check_authority(target, precision)
-    model = for_inference(trained, shape=card.shape, precision=precision, device=device)
+        _check_authority(target, found, model, precision, device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
@@ -67,7 +69,10 @@ def predict_files(
         yield f"{path}\t{_verdict(certificate, card.classes, radius)}"
 
 
-def _check_authority(run: Path, precision: str) -> None:
+def _check_authority(
+    run: Path, target: Target, model: nn.Module, precision: str, device: torch.device
+) -> None:
+    """Labels must come from the function that the certificates in the run speak of."""
     journal = run / JOURNAL
     if not journal.exists():
         return
@@ -77,11 +82,12 @@ def _check_authority(run: Path, precision: str) -> None:
             f"precision must be {header['precision']}, that of the certificates in {run}, "
             f"got {precision}; add --precision {header['precision']}"
         )
-    weights = sha256_of_file(Run(run).model)
-    if header["weights_sha256"] != weights:
+    outputs = outputs_of(model, shape=target.shape, sigma=target.sigma, device=device)
+    found = Function(target.architecture, target.weights_sha256, outputs)
+    if other := other_function(header, found):
         raise Mistake(
-            f"weights must be those of the certificates in {run}, {header['weights_sha256'][:16]}…"
-            f", got {weights[:16]}…; certify the new model into another folder"
+            f"the model must be that of the certificates in {run}: {other}; certify the new model "
+            "into another folder"
         )
 
 

@@ -12,7 +12,7 @@ from macer.ranks import ALONE, Ranks
 
 
 def certify_together(
-    certify_into: Callable[[Path, Sequence[int]], Contents],
+    certify_into: Callable[[Path, Sequence[int], Sequence[int]], Contents],
     folder: Path,
     indices: Sequence[int],
     *,
@@ -25,17 +25,18 @@ def certify_together(
     many there were and are, so that nothing that was recorded is done again.
 
     Args:
-        certify_into: `certify_data_set`, of a folder and images.
+        certify_into: `certify_data_set`, of a folder, the images to certify there now, and those
+            that its journal is to state.
         soft_betas: of those certificates that it makes beside the hard ones.
     """
     ranks.first_does(lambda: gather(folder))
     if ranks.count == 1:
-        return certify_into(folder, indices)
+        return certify_into(folder, indices, indices)
     # Of no images: other settings than those of the folder's journals are refused at once.
-    ranks.first_does(lambda: certify_into(folder, []))
+    ranks.first_does(lambda: certify_into(folder, [], indices))
     done = _certified(folder, soft_betas)
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
-    certify_into(folder / PARTS / str(ranks.rank), mine)
+    certify_into(folder / PARTS / str(ranks.rank), mine, mine)
     ranks.wait()
     ranks.first_does(lambda: gather(folder))
     return read_journal(folder / JOURNAL)

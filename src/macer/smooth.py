@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from macer.certification import ABSTAIN, certify, predict
+from macer.certificate import ABSTAIN
+from macer.certification import certify, predict
 from macer.mistake import Mistake
 
 

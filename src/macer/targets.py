@@ -8,14 +8,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from macer.authority import with_code
 from macer.building import build_model
 from macer.data import Split
 from macer.files import sha256_of_file
-from macer.foreign import names_a_function, source_of
+from macer.foreign import names_a_function
 from macer.mistake import Mistake
 from macer.models import MODELS, Normalize
 from macer.normalisation import find_normalisation, named_normalisation
-from macer.run import load_model, model_file
+from macer.run import ModelCard, load_model, model_file
 from macer.weights import load_weights, read_weights
 from macer.zoo import in_zoo, zoo_file
 
@@ -51,13 +52,15 @@ def find_target(
     """
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
-        return _trained_target(name, sigma=sigma, classes=classes)
+        target, card = trained_target(name)
+        _check_data(card, name, sigma, classes)
+        return target
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
     channels, height, width = split.images.shape[1:]
     shape = (channels, height, width)
     model = build_model(name, num_classes=len(classes), shape=shape)
-    code = _with_code(name)
+    code = with_code(name)
     if weights is None:
         model[0] = Normalize(*named_normalisation(normalise or "none", channels))
         return Target(model, name, code, sigma, shape, len(classes), weights_digest(model))
@@ -95,9 +98,23 @@ def is_trained(name: str) -> bool:
     return in_zoo(name) or Path(name).exists()
 
 
-def _trained_target(name: str, *, sigma: float | None, classes: Sequence[str]) -> Target:
-    """The model of a run folder, of a model file or of the zoo."""
+def trained_target(name: str) -> tuple[Target, ModelCard]:
+    """The model of a run folder, of a model file or of the zoo, and what its file says of it."""
     model, card = load_model(name)
+    target = Target(
+        model,
+        name,
+        with_code(card.architecture),
+        card.sigma,
+        card.shape,
+        len(card.classes),
+        sha256_of_file(model_file(name)),
+    )
+    return target, card
+
+
+def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequence[str]) -> None:
+    """Refuse a data set of other classes than the model's, and another σ."""
     if len(classes) != len(card.classes):
         raise Mistake(
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
@@ -111,21 +128,6 @@ def _trained_target(name: str, *, sigma: float | None, classes: Sequence[str]) -
             )
     if sigma is not None and sigma != card.sigma:
         raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
-    return Target(
-        model,
-        name,
-        _with_code(card.architecture),
-        card.sigma,
-        card.shape,
-        len(card.classes),
-        sha256_of_file(model_file(name)),
-    )
-
-
-def _with_code(architecture: str) -> str:
-    """A network's name; with a user's own goes the hash of the file that its function is in."""
-    file = source_of(architecture) if names_a_function(architecture) else None
-    return f"{architecture}, source {sha256_of_file(file)[:16]}" if file else architecture
 
 
 def weights_digest(model: nn.Module) -> str:

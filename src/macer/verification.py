@@ -1,36 +1,96 @@
-"""The audit of a run's certificates: recompute, compare hashes, repeat a sample."""
+"""The audit of a run's certificates: recompute, compare with their sources, draw some again."""
 
+import math
 import random
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from macer.certification import Certificate, conclude
+from macer.authority import Function, other_function, outputs_of
+from macer.certificate import Certificate
+from macer.certification import conclude
 from macer.certifying import certify_by_recipes
 from macer.data import Split, fingerprint, pixels_sha256
 from macer.fixed_radius import conclude_at
+from macer.header import Header, entry
 from macer.inference import for_inference
-from macer.journal import JOURNAL, Contents, Header, Record, read_journal, table_lines
+from macer.journal import JOURNAL, Contents, Record, read_journal, table_lines
 from macer.mistake import AuditFailed, Mistake
+from macer.noisy import CHUNK
+from macer.processor import instruction_set
 from macer.recipes import CertifyRecipe
+from macer.scope import describe, images_of
 from macer.sequential import looks
-from macer.smoothing import Tally
+from macer.smoothing import SOFT_UNIT, Tally
 from macer.targets import Target
+
+# Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
+# bits otherwise on other processors. It is a millionth of what a table prints.
+_ROUNDING = 2.0**-40
+
+# By default as many images are drawn again as find one of a hundred false records so surely.
+CONFIDENCE = 0.95
+
+
+def read_certificates(folder: Path) -> Contents:
+    """The journal of a folder; damaged, doubled and misplaced records count as a failure."""
+    contents = read_journal(folder / JOURNAL)
+    if contents.dropped:
+        raise AuditFailed(f"{contents.dropped} records of the journal are damaged")
+    if contents.doubled:
+        raise AuditFailed(f"image {contents.doubled[0]} has two records")
+    if contents.misplaced:
+        raise AuditFailed(
+            f"{contents.misplaced} lines of the journal do not follow the line before them: lines "
+            "were removed, added or put in another order"
+        )
+    return contents
+
+
+def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial: bool) -> None:
+    """The journal must have every image that it was asked for, and no other.
+
+    Args:
+        expected: images that whoever checks demands besides.
+        partial: be content with those that the journal has.
+    """
+    header = contents.header
+    if lacking := sorted(set(expected).difference(contents.records)):
+        raise AuditFailed(f"image {lacking[0]}, and {len(lacking) - 1} others, must be certified")
+    asked = images_of(contents.scope or ())
+    if contents.scope is not None and (others := sorted(set(contents.records) - asked)):
+        raise AuditFailed(f"image {others[0]}: the journal was not asked for it")
+    count = max(len(asked), len(contents.records))
+    if entry(header, "family") is not None and count > header["family"]:
+        raise AuditFailed(f"{count} images share the level of {header['family']}")
+    if partial:
+        return
+    if contents.scope is None:
+        raise AuditFailed(
+            "the journal does not say which images were to be certified, as older ones do not; "
+            "--partial verifies those that it has"
+        )
+    if missing := contents.missing:
+        raise AuditFailed(
+            f"{len(contents.records)} of {len(asked)} images are certified, image {missing[0]} is "
+            "not; continue `macer certify`, or verify those that are there with --partial"
+        )
 
 
 def recompute(contents: Contents) -> int:
     """Draw every conclusion again from its counts; return how many there are."""
     for record in contents.records.values():
-        if _concluded(contents, record) != record.certificate:
+        evidence = record.certificate
+        if evidence.drawn not in _sample_sizes(contents.header):
+            raise AuditFailed(
+                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header['n']}"
+            )
+        _check_counts(record, contents.header)
+        if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
-        total, drawn = sum(record.certificate.estimation), record.certificate.drawn
-        if drawn not in _sample_sizes(contents.header):
-            raise AuditFailed(f"image {record.idx}: {drawn} samples, of n = {contents.header['n']}")
-        if contents.header["bound"] == "clopper-pearson" and total > drawn:
-            raise AuditFailed(f"image {record.idx}: {total} votes of {drawn} samples")
     return len(contents.records)
 
 
@@ -38,6 +98,42 @@ def _sample_sizes(header: Header) -> list[int]:
     """How many samples may lie behind a certificate; none where only a score was wanted."""
     sizes = [header["n"]] if header["radius"] is None else looks(header["n"])
     return [*sizes, 0] if header["score"] else sizes
+
+
+def _check_counts(record: Record, header: Header) -> None:
+    """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
+    evidence, is_soft = record.certificate, bool(record.certificate.squares)
+    if is_soft != (header["bound"] != "clopper-pearson"):
+        raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
+    unit = int(1 / SOFT_UNIT) if is_soft else 1
+    for what, counts, drawn in (
+        ("selection", evidence.selection, header["n0"]),
+        ("estimation", evidence.estimation, evidence.drawn),
+    ):
+        if sum(counts) > drawn * unit:
+            votes = "" if is_soft else f"{sum(counts)} votes of "
+            raise AuditFailed(f"image {record.idx}: {votes}{drawn} samples, by {what}")
+    for first, second in zip(evidence.estimation, evidence.squares, strict=False):
+        # Of numbers in [0, 1]: (Σz)² ≤ n Σz² and Σz² ≤ Σz.
+        if second > first * unit or first * first > second * evidence.drawn:
+            raise AuditFailed(f"image {record.idx}: no outputs have these sums of squares")
+    if header["score"] and (evidence.drawn > 0) != (evidence.selected == record.label):
+        raise AuditFailed(
+            f"image {record.idx}: {evidence.drawn} samples, though a score estimates right classes "
+            "and no others"
+        )
+
+
+def _follows(recorded: Certificate, again: Certificate, sigma: float) -> bool:
+    """Whether a certificate is the one that its counts give, up to rounding in the last bits."""
+    rest = replace(recorded, radius=again.radius, p_a=again.p_a) == again
+    return (
+        rest
+        and math.isclose(recorded.p_a, again.p_a, rel_tol=_ROUNDING)
+        and math.isclose(
+            recorded.radius, again.radius, rel_tol=_ROUNDING, abs_tol=_ROUNDING * sigma
+        )
+    )
 
 
 def _concluded(contents: Contents, record: Record) -> Certificate:
@@ -63,26 +159,40 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     return certificate
 
 
-def check_sources(contents: Contents, target: Target, split: Split) -> None:
+def check_sources(contents: Contents, target: Target, split: Split, device: torch.device) -> None:
     """The model and the data must be those that the certificates were made with."""
-    for name, found in (
-        ("weights_sha256", target.weights_sha256),
-        ("data_sha256", fingerprint(split)),
-    ):
-        if contents.header[name] != found:
-            raise AuditFailed(
-                f"{name} is {found[:16]}…, the journal names {contents.header[name][:16]}…"
-            )
-    if target.architecture != contents.header["model"]:
+    header = contents.header
+    if header["data_sha256"] != (found := fingerprint(split)):
         raise AuditFailed(
-            f"the model is {target.architecture}, the journal names {contents.header['model']}"
+            f"data_sha256 is {found[:16]}…, the journal names {header['data_sha256'][:16]}…"
         )
+    if header["sigma"] != target.sigma:
+        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header['sigma']:g}")
+    if other := other_function(header, _function(header, target, device)):
+        raise AuditFailed(other)
     for record in contents.records.values():
-        if record.label != int(split.labels[record.idx]):
-            raise AuditFailed(f"image {record.idx}: its label is not the data set's")
-        [image] = np.asarray(split.images[[record.idx]])
-        if record.pixels != pixels_sha256(split, image):
-            raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
+        _check_image(record, target, split)
+
+
+def _function(header: Header, target: Target, device: torch.device) -> Function:
+    """The target as the journal's precision has it."""
+    model = for_inference(
+        target.model, shape=target.shape, precision=header["precision"], device=device
+    )
+    outputs = outputs_of(model, shape=target.shape, sigma=target.sigma, device=device)
+    return Function(target.architecture, target.weights_sha256, outputs)
+
+
+def _check_image(record: Record, target: Target, split: Split) -> None:
+    if record.idx >= len(split.labels):
+        raise AuditFailed(f"image {record.idx}: the data set has {len(split.labels)} images")
+    if record.label != int(split.labels[record.idx]):
+        raise AuditFailed(f"image {record.idx}: its label is not the data set's")
+    if len(record.certificate.selection) != target.num_classes:
+        raise AuditFailed(f"image {record.idx}: its counts are not of {target.num_classes} classes")
+    [image] = np.asarray(split.images[[record.idx]])
+    if record.pixels != pixels_sha256(split, image):
+        raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
 
 
 def check_table(contents: Contents, path: Path) -> None:
@@ -93,19 +203,51 @@ def check_table(contents: Contents, path: Path) -> None:
         raise AuditFailed(f"{path} is not the table of its journal; certify again to write it anew")
 
 
+def power(images: int, drawn: int) -> float:
+    """The probability that `drawn` of so many images find a false record, if one in 100 is false.
+
+    1 − Πᵢ (N − f − i) / (N − i),  i < drawn;  f = ⌈N/100⌉ false records among N
+    """
+    false = -(-images // 100)
+    missed = 1.0
+    for i in range(min(drawn, images)):
+        missed *= max(images - false - i, 0) / (images - i)
+    return 1.0 - missed
+
+
+def enough(images: int) -> int:
+    """The fewest images to draw again that find one of a hundred false records with CONFIDENCE."""
+    return next((drawn for drawn in range(images) if power(images, drawn) >= CONFIDENCE), images)
+
+
+def elsewhere(header: Header, device: torch.device) -> str | None:
+    """Why the samples cannot be drawn again here: other arithmetic may give other counts."""
+    here = {
+        "device": device.type,
+        "cpu": instruction_set(device),
+        "torch": torch.__version__,
+        "chunk": CHUNK,
+    }
+    for name, found in here.items():
+        made = entry(header, name) if name == "cpu" else header[name]
+        if made != found:
+            return f"{name} must be {made or 'told by the journal'}, got {found}"
+    return None
+
+
 def resample(
     contents: Contents, target: Target, split: Split, *, images: int, device: torch.device
 ) -> Iterator[int]:
     """Certify random images again from their seeds; yield each that gives equal counts."""
-    if contents.header["device"] != device.type:  # whose arithmetic is another
-        raise Mistake(
-            f"device must be {contents.header['device']}, that of the certificates, to draw their "
-            f"samples again, got {device.type}"
-        )
+    if reason := elsewhere(contents.header, device):
+        raise Mistake(f"{reason}, to draw the certificates' samples again; use --resample 0")
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    recipe = CertifyRecipe(**{f.name: contents.header[f.name] for f in fields(CertifyRecipe)})
+    header = contents.header
+    recipe = CertifyRecipe(
+        **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
+    )
     model = for_inference(
         target.model, shape=target.shape, precision=recipe.precision, device=device
     )
@@ -119,14 +261,14 @@ def resample(
             indices=[idx],
             labels=split.labels[[idx]].tolist(),
         )
-        if certificate != contents.records[idx].certificate:
+        if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):
             raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
         yield idx
 
 
-def read_certificates(folder: Path) -> Contents:
-    """The journal of a folder; damaged records count as a failure."""
-    contents = read_journal(folder / JOURNAL)
-    if contents.dropped:
-        raise AuditFailed(f"{contents.dropped} records of the journal are damaged")
-    return contents
+def scope_line(contents: Contents) -> str:
+    """How many of the images that were asked for are certified."""
+    if contents.scope is None:
+        return f"{len(contents.records)} images; the journal does not say which were asked for"
+    asked = len(images_of(contents.scope))
+    return f"{len(contents.records)} of {asked} images asked for: {describe(contents.scope)}"

@@ -1,5 +1,6 @@
 """`macer verify` and `macer attack`: do a run's certificates stand?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,8 @@ from macer.recipes import Whole
 from macer.zoo import certificates_folder, in_zoo
 
 if TYPE_CHECKING:
+    import torch
+
     from macer.data import Split
     from macer.journal import Contents
     from macer.targets import Target
@@ -40,41 +43,83 @@ def verify(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
-    resample: Whole = 0,
+    model: CertifiedModel = CertifiedModel(),
+    resample: Whole | None = None,
+    partial: bool = False,
+    start: Whole | None = None,
+    stop: Whole | None = None,
+    skip: Whole | None = None,
     data: Data = None,
     device: Device = "auto",
 ) -> None:
-    """Audit a run's certificates: recompute them from their counts, check hashes, draw again.
+    """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
     Parameters
     ----------
     resample
-        Images to choose at random and to certify again from their seeds.
+        Images to choose at random and to certify again from their seeds; by default as many as
+        find a false record with probability 0.95, if one in a hundred is false.
+    partial
+        Verify the certificates that are there, even if some that were asked for are not.
+    start
+        With stop and skip: images that must be among them, whatever the journal was asked for.
+    stop
+        Image to stop before.
+    skip
+        Only images whose number is a multiple of this must be.
     """
+    from macer import verification
+    from macer.certifying import chosen_images
+
+    if resample is not None and resample < 0:
+        raise Mistake(f"resample must be at least 0, got {resample}")
+    device_ = chosen_device(device)
+    contents, split, found = _sources(run, model, data, device_)
+    expected: Sequence[int] = ()
+    if (start, stop, skip) != (None, None, None):
+        expected = chosen_images(len(split.images), start or 0, stop, 1 if skip is None else skip)
+    verification.check_complete(contents, expected, partial=partial)
+    print_line(verification.scope_line(contents))
+    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
+    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
+    print_line("model, its outputs, data, labels and table are those of the journal")
+    _draw_again(contents, found, split, resample, device_)
+
+
+def _draw_again(
+    contents: "Contents",
+    target: "Target",
+    split: "Split",
+    resample: int | None,
+    device: "torch.device",
+) -> None:
+    """Certify some images again from their seeds, where their arithmetic can be repeated."""
     from macer import verification
     from macer.progress import bar
 
-    if resample < 0:
-        raise Mistake(f"resample must be at least 0, got {resample}")
-    device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data)
-    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
-    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
-    print_line("weights, data, labels and table are those of the journal")
-    if resample:
-        again = verification.resample(contents, found, split, images=resample, device=device_)
-        with bar("sampling again", min(resample, len(contents.records)), "images") as advance:
-            for _ in again:
-                advance(1)
-        print_line(f"{min(resample, len(contents.records))} images sampled again: equal counts")
+    images = len(contents.records)
+    if resample is None and (reason := verification.elsewhere(contents.header, device)):
+        print_line(f"no image sampled again, which needs the machine's like: {reason}")
+        return
+    drawn = verification.enough(images) if resample is None else min(resample, images)
+    if not drawn:
+        print_line("no image sampled again: that the counts are those of the seed is not checked")
+        return
+    again = verification.resample(contents, target, split, images=drawn, device=device)
+    with bar("sampling again", drawn, "images") as advance:
+        for _ in again:
+            advance(1)
+    print_line(
+        f"{drawn} images sampled again: equal counts; if one record in a hundred were false, one "
+        f"of them would be found with probability {verification.power(images, drawn):.2f}"
+    )
 
 
 def attack(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
+    model: CertifiedModel = CertifiedModel(),
     images: Whole = 100,
     scale: float = 0.999,
     restarts: Whole = 3,
@@ -109,7 +154,7 @@ def attack(
 
     search = falsification.Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
     device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data)
+    contents, split, found = _sources(run, model, data, device_)
     records = falsification.chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
@@ -122,7 +167,7 @@ def attack(
 
 
 def _sources(
-    run: Path, model: CertifiedModel, data: Path | None
+    run: Path, model: CertifiedModel, data: Path | None, device: "torch.device"
 ) -> tuple["Contents", "Split", "Target"]:
     """A run's certificates, and the data and the model that they are of."""
     from macer import verification
@@ -144,7 +189,7 @@ def _sources(
         weights=model.weights,
         normalise=model.normalise,
     )
-    verification.check_sources(contents, found, split)
+    verification.check_sources(contents, found, split, device)
     return contents, split, found
 
 

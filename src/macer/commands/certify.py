@@ -96,10 +96,11 @@ def certify(
         settings = replace(settings, alpha=settings.alpha / len(indices))
     device_ = chosen_device(device)
 
-    def certify_into(where: Path, some: Sequence[int]) -> "Contents":
+    def certify_into(where: Path, some: Sequence[int], asked: Sequence[int]) -> "Contents":
         return certify_data_set(
             found, split, name, some, settings, where,
             device=device_, batch_size=batch_size, soft_betas=soft_betas, part=part,
+            asked=asked, family=len(indices) if family else None,
         )  # fmt: skip
 
     with joined(device_) as ranks:

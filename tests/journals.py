@@ -1,0 +1,32 @@
+"""A journal's header, and journals written anew as a forger would: with right checksums."""
+
+from pathlib import Path
+
+from macer.journal import open_journal, read_journal, write_table
+from macer.scope import images_of
+
+HEADER = {
+    "format": 2, "macer": "0.1.0", "torch": "2.13.0", "model": "lenet", "weights_sha256": "ab" * 32,
+    "dataset": "mnist", "data_sha256": "cd" * 32, "sigma": 0.25, "n0": 100, "n": 1000,
+    "alpha": 0.001, "bound": "clopper-pearson", "beta": 1.0, "radius": None, "exact": True,
+    "seed": 0, "score": False, "precision": "fp32", "chunk": 100, "rows": 100, "device": "cpu",
+    "tf32": False,
+}  # fmt: skip
+
+
+def rewrite(folder: Path, change=lambda record: record, *, header=None, asked=None) -> None:
+    """Write a folder's journal and table anew: other records, another header or other images.
+
+    Args:
+        change: of each record; None leaves it out.
+        header: entries that replace those of the header.
+        asked: the images that the journal states; by default those it stated.
+    """
+    path = folder / "certificates.journal"
+    contents = read_journal(path)
+    records = [change(record) for record in contents.records.values()]
+    path.unlink()
+    stated = images_of(contents.scope or ()) if asked is None else asked
+    with open_journal(path, contents.header | (header or {}), stated) as journal:
+        journal.append(record for record in records if record is not None)
+        write_table(journal.contents, folder / "certificates.tsv")
