@@ -40,6 +40,8 @@ class CertificateLog:
     split: str | None = None  # train, of images that were held out; else the images are test images
     # Whether an image's class was estimated: a score passes over wrong ones.
     estimated: NDArray[np.bool_] | None = None
+    asked: NDArray[np.int64] | None = None  # the images that were to be certified
+    noise: str | None = None  # ordinary, where it was not exact
 
 
 def read_log(path: Path) -> CertificateLog:
@@ -104,9 +106,7 @@ def select(
     """The images with start ≤ idx < stop and idx % skip = 0."""
     if skip < 1:
         raise Mistake(f"skip must be ≥ 1, got {skip}")
-    kept = (log.idx >= start) & (log.idx % skip == 0)
-    if stop is not None:
-        kept &= log.idx < stop
+    kept = _chosen(log.idx, start, stop, skip)
     if not kept.any():
         raise Mistake(
             f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
@@ -114,7 +114,14 @@ def select(
         )
     names = ("idx", "label", "predict", "radius", "correct", "estimated")
     arrays = {name: getattr(log, name) for name in names}
-    return replace(log, **{name: a[kept] for name, a in arrays.items() if a is not None})
+    asked = None if log.asked is None else log.asked[_chosen(log.asked, start, stop, skip)]
+    narrowed = {name: a[kept] for name, a in arrays.items() if a is not None}
+    return replace(log, **narrowed, asked=asked)
+
+
+def _chosen(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
+    return chosen if stop is None else chosen & (idx < stop)
 
 
 def describe_images(log: CertificateLog) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.commands.parameters import Data, Device, Normalise, Weights, chosen_device
-from macer.commands.printing import print_line
+from macer.commands.printing import Result, print_line
 from macer.mistake import Mistake
 from macer.recipes import Whole
 from macer.zoo import certificates_folder, in_zoo
@@ -44,7 +44,7 @@ def verify(
     resample: Whole = 0,
     data: Data = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Audit a run's certificates: recompute them from their counts, check hashes, draw again.
 
     Parameters
@@ -62,12 +62,19 @@ def verify(
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
     verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
     print_line("weights, data, labels and table are those of the journal")
+    resampled = min(resample, len(contents.records))
     if resample:
         again = verification.resample(contents, found, split, images=resample, device=device_)
-        with bar("sampling again", min(resample, len(contents.records)), "images") as advance:
+        with bar("sampling again", resampled, "images") as advance:
             for _ in again:
                 advance(1)
-        print_line(f"{min(resample, len(contents.records))} images sampled again: equal counts")
+        print_line(f"{resampled} images sampled again: equal counts")
+    certificates = len(contents.records)
+    return {
+        "folder": certificates_folder(run),
+        "certificates": certificates,
+        "resampled": resampled,
+    }
 
 
 def attack(
@@ -84,7 +91,7 @@ def attack(
     seed: Whole = 0,
     data: Data = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Try to falsify a run's certificates by attacks from inside their balls.
 
     Parameters
@@ -116,9 +123,11 @@ def attack(
         for trial in falsification.falsify(contents, records, found, split, search, device=device_):
             trials.append(trial)
             advance(1)
-    for line in falsification.summary(trials, contents, search):
+    findings = falsification.findings(trials, contents)
+    for line in falsification.summary(findings, search):
         print_line(line)
     falsification.check(trials, contents)
+    return {"folder": certificates_folder(run), "search": search, "findings": findings}
 
 
 def _sources(
