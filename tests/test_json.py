@@ -250,7 +250,10 @@ def test_what_other_code_prints_does_not_come_between(
         return path
 
     monkeypatch.setattr(report, "certificates_folder", noisy)
-    document_of(("report", "run"), capsys, 0)
+    assert main(["report", "run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["command"] == "report"
+    assert err == "a line of somebody's module\n"
 
 
 def test_after_two_dashes_the_flag_is_a_file(
