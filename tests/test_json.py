@@ -50,8 +50,7 @@ CALLS: list[tuple[str, ...]] = [
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
     ("history", "run"),
-    ("compare", "one.toml", "two.toml", "--seeds", "1", "--skip", "1", "--out", "compared")
-    + ("--n0", "10", "--n", "50", "--data", "pictures", *CPU),
+    ("compare", "one.toml", "two.toml", "--seeds", "1", "--skip", "1", "--out", "c", *CERTIFY),
     ("paper",),
     ("paper", "table-1"),
     ("paper", "table-1", "--commands"),
@@ -246,7 +245,7 @@ def test_what_other_code_prints_does_not_come_between(
     at_desk: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def noisy(path: Path) -> Path:
-        print("a line of somebody's module")
+        sys.stdout.write("a line of somebody's module\n")
         return path
 
     monkeypatch.setattr(report, "certificates_folder", noisy)
