@@ -500,6 +500,46 @@ MUTANTS = {
         "",
         "test_held_out.py",
     ),
+    "names printed as they are": Mutant(
+        "forms.py", "c if c.isprintable() else", "c if True else", "test_forms.py"
+    ),
+    "a formula in CSV": Mutant(
+        "forms.py",
+        "if value.startswith(_FORMULAS) else one_line(value)",
+        "if False else one_line(value)",
+        "test_forms.py",
+    ),
+    "a class's name that is a field of its own": Mutant(
+        "commands/printing.py", "map(one_line, fields)", "fields", "test_prediction.py"
+    ),
+    "columns that depend on the logs": Mutant(
+        "commands/printing.py", "radii or tables.RADII)", "radii or None)", "test_tables.py"
+    ),
+    "a page of a form": Mutant(
+        "commands/report.py", "return note if alone else", "return", "test_cli.py"
+    ),
+    "a speed of what was skipped": Mutant(
+        "progress.py",
+        "        self.done = done\n",
+        "        self(done - self.done)\n",
+        "test_progress.py",
+    ),
+    "a bug that looks like a failed audit": Mutant("cli.py", "BUG = 70", "BUG = 1", "test_json.py"),
+    "NaN in JSON": Mutant(
+        "commands/printing.py",
+        "return value if math.isfinite(value) else None",
+        "return value",
+        "test_json.py",
+    ),
+    "a line beside the document": Mutant(
+        "commands/printing.py",
+        "token = _silent.set(True)",
+        "token = _silent.set(False)",
+        "test_json.py",
+    ),
+    "an unfinished log that looks finished": Mutant(
+        "tables.py", "if asked in (None, count) else", "if True else", "test_tables.py"
+    ),
 }
 
 

@@ -17,7 +17,7 @@ def test_the_benchmark_says_where_it_runs_then_compares_certification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rates, "ROUNDS", 1)
-    place, certification, in_bf16 = bench.run_bench(**SIZES)
+    place, certification, in_bf16 = (part.line for part in bench.run_bench(**SIZES))
     assert place == f"1 threads, torch {torch.__version__}, LeNet on 28×28 images"
     assert re.fullmatch(LINE.format("certification, 1 images × n = 50"), certification)
     assert re.fullmatch(LINE.format("the same, ours in bf16, 1 images × n = 50"), in_bf16)
@@ -45,8 +45,8 @@ def test_the_ratio_is_that_of_the_median_times(monkeypatch: pytest.MonkeyPatch) 
     # Each run reads the clock twice: plain takes 4, 8, 9 seconds and ours 2, 1, 4.
     clock = iter([0, 4, 0, 2, 0, 8, 0, 1, 0, 9, 0, 4])
     monkeypatch.setattr(rates.time, "perf_counter", lambda: next(clock))
-    line = bench._compare("work", 8000, lambda: None, lambda: None)
-    assert line == "work: plain 1,000 samples/s, ours 4,000 samples/s, ratio 4.00"
+    measured = bench._compare("work", 8000, lambda: None, lambda: None)
+    assert measured.line == "work: plain 1,000 samples/s, ours 4,000 samples/s, ratio 4.00"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_benchmark_says_where_it_runs_then_one_line_a_case(monkeypatch):
     monkeypatch.setattr(bench_train, "CASES", {"cpu": (TINY, LENET)})
     monkeypatch.setattr(bench_train, "STEPS", {"cpu": 4})
     monkeypatch.setattr(rates, "ROUNDS", 1)
-    place, *lines = bench_train.run_train_bench(device=CPU)
+    place, *lines = (part.line for part in bench_train.run_train_bench(device=CPU))
     assert place == f"1 threads, torch {torch.__version__}"
     speeds = r"plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"
     assert len(lines) == 2
@@ -72,7 +72,7 @@ def test_the_ratio_is_that_of_speeds_and_the_share_of_three_passes(monkeypatch):
     """Plain takes a quarter of the steps: 2 of 8, of 64 samples each."""
     monkeypatch.setattr(bench_train, "median_seconds", lambda _: {"plain": 1.0, "ours": 0.5})
     forward = 2 * (16 * 8 + 8 * 10)
-    line = bench_train._compare(TINY, 8, CPU, 1024 * 3 * forward / 0.125)
+    line = bench_train._compare(TINY, 8, CPU, 1024 * 3 * forward / 0.125).line
     assert line == (
         "tiny_models:tiny, 16 images × k = 4: plain 128 samples/s, ours 1,024 samples/s, "
         "ratio 8.00, 12.5% of the matrix rate"
@@ -84,7 +84,7 @@ def test_on_a_gpu_each_line_ends_in_a_share_of_the_matrix_rate(monkeypatch):
     case = Case("resnet20", (3, 32, 32), 8, 2)
     monkeypatch.setattr(bench_train, "CASES", {"cuda": (case,)})
     monkeypatch.setattr(bench_train, "STEPS", {"cuda": 8})
-    _, rate, line = bench_train.run_train_bench(device=torch.device("cuda"))
+    _, rate, line = (part.line for part in bench_train.run_train_bench(device=torch.device("cuda")))
     assert re.fullmatch(r"bf16 product of two 8192×8192 matrices: [1-9]\d* TFLOP/s", rate)
     share = float(re.search(r", ([\d.]+)% of the matrix rate$", line)[1])
     assert 0 < share < 100

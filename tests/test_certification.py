@@ -229,7 +229,7 @@ def test_a_score_estimates_only_where_the_selected_class_is_right(bound):
         else:
             assert (score.label, score.radius, sum(score.estimation)) == (ABSTAIN, 0.0, 0)
             assert score.selection == whole.selection
-    assert sum(drawn) == 12 * 650
+    assert sum(drawn) == 12 * 50 + 8 * 600
 
 
 def test_selection_and_estimation_use_different_noise():

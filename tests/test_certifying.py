@@ -13,6 +13,7 @@ import torch
 from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
+from macer import progress
 from macer.certification import certify
 from macer.certifying import certify_data_set, chosen_images
 from macer.cli import main
@@ -188,6 +189,18 @@ def test_certificates_of_another_device_are_not_drawn_again(
     assert capsys.readouterr().err.startswith(
         "macer: device must be cuda, got cpu, to draw the certificates' samples again"
     )
+
+
+@pytest.mark.parametrize("flags", [["--score"], ["--radius", "0.1"]])
+def test_the_speed_of_certification_is_of_the_samples_drawn(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars: list[progress.Advance] = []
+    monkeypatch.setattr(progress._Lines, "close", lambda bar: bars.append(bar))
+    rows = certified("speed", "--stop", "40", *flags)
+    drawn = rows[0].index("drawn")
+    [bar] = bars
+    assert bar.worked == sum(40 + int(row[drawn]) for row in rows[1:]) < bar.total == bar.done
 
 
 def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() -> None:

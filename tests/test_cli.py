@@ -265,6 +265,19 @@ def test_report_writes_pictures_and_a_page(
         assert capsys.readouterr().out.endswith(f"curves: {tmp_path / name}\npage: {page}\n")
 
 
+@pytest.mark.parametrize("form", ["--csv", "--latex", "--markdown"])
+def test_a_form_stands_alone_on_standard_output(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--html", str(tmp_path / "a.html"), "--plot", str(tmp_path / "a.png")]
+    assert main(["report", LOGS[0], form]) == 0
+    alone = capsys.readouterr().out
+    assert main(["report", LOGS[0], form, *files]) == 0
+    out, err = capsys.readouterr()
+    assert out == alone
+    assert err == f"curves: {tmp_path / 'a.png'}\npage: {tmp_path / 'a.html'}\n"
+
+
 def test_report_of_a_run_is_what_certify_printed(
     at_desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -686,6 +699,8 @@ MISTAKES = [
     ),
     ("report run --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
     ("report run --skip 0", "skip must be ≥ 1, got 0\n"),
+    ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
+    ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
     ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
@@ -883,13 +898,17 @@ def test_images_outside_0_to_1_are_refused() -> None:
             macer.certify(model, images, sigma=0.5)
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_keeps_its_traceback_and_has_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def broken(_: Path) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("macer.logs.read_log", broken)
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        main(["report", "run"])
+    assert main(["report", "run"]) == 70
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("Traceback (most recent call last):\n")
+    assert "in broken" in err and err.endswith("ZeroDivisionError: a bug\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

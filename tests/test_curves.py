@@ -1,14 +1,17 @@
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from examples import log_of, random_log
-from macer.curves import conditions, plot
+from macer.curves import conditions, draw, plot
 from macer.logs import select
 from macer.mistake import Mistake
+from macer.scores import curve
 
 
 def test_conditions_tell_what_the_logs_share() -> None:
@@ -16,6 +19,23 @@ def test_conditions_tell_what_the_logs_share() -> None:
     assert conditions([log, log]) == "images 0…199 (200) · n = 100,000 · α not recorded"
     other = replace(select(log, 3), n=None, alpha=0.5)
     assert conditions([log, other]) == "images differ · n differs · α differs"
+
+
+def test_conditions_tell_of_images_that_are_missing_and_of_ordinary_noise() -> None:
+    log = replace(random_log(0, 124), asked=np.arange(180), noise="ordinary")
+    whole = replace(log, noise=None)
+    shared = "images 0…123 (124 of 180) · n not recorded · α not recorded"
+    assert conditions([whole]) == shared
+    assert conditions([log, log]) == f"{shared} · ordinary noise"
+    assert conditions([log, whole]) == f"{shared} · noise differs"
+
+
+def test_a_legend_tells_which_log_differs_and_has_no_hidden_characters() -> None:
+    log = replace(random_log(0, 124), asked=np.arange(180), noise="ordinary", name="a\n\x1b")
+    figure = draw([log, random_log(1)], [curve(log), curve(random_log(1))])
+    first, second = (text.get_text() for text in figure.legends[0].get_texts())
+    assert re.fullmatch(r"a\\n\\x1b: ACR [\d.]+, 0…123 \(124 of 180\), ordinary noise", first)
+    assert second.startswith("random1: ACR 0.1") and second.endswith(", 0…199 (200)")
 
 
 @pytest.mark.parametrize(

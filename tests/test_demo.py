@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from macer import demo
+from macer.cli import main
 from macer.data import Split, load
 from macer.logs import read_log
 from macer.mistake import Mistake
@@ -33,7 +34,7 @@ def test_the_demo_trains_certifies_and_compares_both_rows(
     monkeypatch.setattr(demo, "CERTIFY", CertifyRecipe(n0=20, n=100))
     monkeypatch.setattr(demo, "SKIP", 200)
     out = tmp_path / "demo"
-    demo.run_demo(out, CPU)
+    assert main(["demo", "--out", str(out), "--device", "cpu"]) == 0
 
     gaussian, macer = (read_log(out / name) for name in ("Gaussian", "MACER"))
     for log in (gaussian, macer):

@@ -22,6 +22,7 @@ from macer.falsification import (
     check,
     chosen_records,
     falsify,
+    findings,
     judge,
     summary,
     to_grid,
@@ -202,7 +203,7 @@ def test_twice_the_radius_flips_and_violates_nothing(journal, target):
     contents = journal()
     trials = attacked(contents, target, scale=2.0)
     assert all(trial.flipped and not trial.inside and not trial.violated for trial in trials)
-    lines = summary(trials, contents, replace(SEARCH, scale=2.0))
+    lines = summary(findings(trials, contents), replace(SEARCH, scale=2.0))
     assert (
         "label confirmed to be another: 0 inside the radius, 4 beyond it, where nothing"
         in (lines[1])
@@ -316,7 +317,7 @@ def test_the_first_certified_images_are_chosen(journal):
 def test_the_summary_tells_what_was_found(journal, target):
     contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
     trials = attacked(contents, target, images=2)
-    lines = summary(trials, contents, SEARCH)
+    lines = summary(findings(trials, contents), SEARCH)
     assert lines[:3] == [
         "attacked 2 certified images, 1…2, within 0.999 of their radii: 2 restarts, 10 steps, "
         "m = 8",

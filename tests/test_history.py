@@ -77,7 +77,7 @@ def test_a_table_has_few_looks_and_always_the_last_and_csv_has_all(looks):
 
 def test_the_cells_of_a_look():
     look = Look(7, 1234.56, 0.98765, 0.12345)
-    assert rows([of("a\nb", look)]) == [["a b", "0.25", "7", "1,234.6", "0.988", "0.123"]]
+    assert rows([of("a", look)]) == [["a", "0.25", "7", "1,234.6", "0.988", "0.123"]]
     assert csv([of("a", look, votes=None)]) == (
         "run,sigma,images,votes,epoch,seconds,accuracy,radius\na,0.25,16,,7,1234.56,0.98765,0.12345\n"
     )

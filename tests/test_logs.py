@@ -243,9 +243,8 @@ def test_a_selection_of_nothing_is_refused() -> None:
 
 def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
     from journals import HEADER
-    from test_journal import record_of
-
     from macer.journal import open_journal, write_table
+    from test_journal import record_of
 
     run = tmp_path / "run"
     with open_journal(run / "certificates.journal", HEADER, range(8)) as journal:

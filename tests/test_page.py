@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples import published_logs
+from examples import published_logs, random_log
 from macer.logs import CertificateLog
 from macer.mistake import Mistake
 from macer.page import drawing, simplify, write_page
@@ -54,6 +54,20 @@ def tags_of(page: str) -> list[tuple[str, dict[str, str | None]]]:
     tags.close()
     assert tags.open == []
     return tags.seen
+
+
+def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path) -> None:
+    odd = "a\x1b\u202e<b>\n"
+    log = replace(
+        random_log(0, 124), name=odd, bound=odd, asked=np.arange(180), noise="ordinary", alpha=0.5
+    )
+    write_page([log], tmp_path / "a.html", title=odd, details={odd: odd})
+    page = (tmp_path / "a.html").read_text("utf-8")
+    tags_of(page)
+    assert all(line.isprintable() for line in page.split("\n"))
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 11
+    assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
+    assert "Ordinary noise: these certificates hold for real" in page
 
 
 def height(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,29 @@ def test_an_image_has_the_same_verdict_under_any_name(
     lines = predicted(capsys, run, *digits, *copies)
     verdicts = [line.split("\t")[1:] for line in lines]
     assert verdicts[:6] == verdicts[6:]
+
+
+def test_a_name_cannot_forge_a_line(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = f"{digits[0]}\t7\tradius 9.9999\n{digits[1]}\x1b[A"
+    Path(digits[0]).rename(forged)
+    [line] = predicted(capsys, run, forged)
+    name, *verdict = line.split("\t")
+    assert name == r"0.png\t7\tradius 9.9999\n1.png\x1b[A"
+    assert "9.9999" not in "".join(verdict)
+    assert main(["predict", str(run), "a\nb\x1b.png"]) == 2
+    assert capsys.readouterr().err.startswith(r"macer: no image at a\nb\x1b.png: expected")
+
+
+def test_a_class_cannot_forge_a_field(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, card = load_model(run)
+    names = tuple(f"{name}\tradius 9\n" for name in card.classes)
+    save_model(Path("other.safetensors"), model.state_dict(), replace(card, classes=names))
+    lines = predicted(capsys, Path("other.safetensors"), *digits)
+    assert len(lines) == len(digits) and {line.count("\t") for line in lines} <= {1, 2}
 
 
 def test_a_model_file_predicts_as_its_run_does(

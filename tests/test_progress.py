@@ -31,6 +31,15 @@ def screen(request, monkeypatch):
     return file
 
 
+def skipping(clock, steps, drawn, total):
+    """So many parts of ten seconds; of each some is drawn and the rest skipped."""
+    with progress.bar("certifying a", steps * total, "samples") as advance:
+        for i in range(1, steps + 1):
+            clock.now += 10
+            advance(drawn)
+            advance.reach(i * total)
+
+
 def run(clock, steps, seconds, done=0, total=None):
     total = done + steps if total is None else total
     with progress.bar("training a", total, "samples", done) as advance:
@@ -82,6 +91,36 @@ def test_a_passing_bar_is_taken_off_the_terminal(clock, screen, passing):
         advance(5)
     _, _, after = screen.getvalue().rpartition("labelling a")
     assert ("\x1b[2K" in after) == passing  # a line is erased
+
+
+@pytest.mark.parametrize("screen", [False, True], indirect=True)
+def test_the_speed_is_of_what_was_drawn_and_the_share_of_what_is_done(clock, screen):
+    skipping(clock, 4, drawn=100, total=1000)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert "100%" in shown and " 10 samples/s" in shown and "0 samples/s" in shown
+    assert not re.search(r"\b(?!10 )\d{2,} samples/s", shown)
+
+
+def test_the_time_left_is_by_what_is_done(clock, screen):
+    with progress.bar("a", 3000, "samples") as advance:
+        clock.now += 8
+        advance(100)
+        clock.now += 2
+        advance.reach(1000)
+    assert screen.getvalue() == "a: 33%, 10 samples/s, 20 s left\n"
+
+
+@pytest.mark.parametrize("screen", [False, True], indirect=True)
+def test_a_name_is_neither_markup_nor_a_command_to_the_terminal(clock, screen):
+    name = "[red]a[/x] :smile:\n\x1b[2J"
+    with progress.bar(f"labelling {name}", 10, "samples") as advance:
+        clock.now += 11
+        advance(10)
+    progress.note(f"no {name}")
+    shown = r"[red]a[/x] :smile:\n\x1b[2J"
+    assert f"labelling {shown}" in screen.getvalue()
+    assert f"no {shown}\n" in screen.getvalue()
+    assert "\x1b[2J" not in screen.getvalue()
 
 
 # known value

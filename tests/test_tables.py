@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from examples import log_of, published_logs, random_log, with_classes
+from macer.commands.printing import print_report
 from macer.logs import CertificateLog, select
 from macer.mistake import Mistake
 from macer.scores import average_certified_radius, certified_accuracy, paired_difference
@@ -91,7 +92,7 @@ def test_markdown_has_as_many_cells_in_every_line() -> None:
     lines = [line for line in markdown(table).splitlines() if line.startswith("|")]
     assert len(lines) == 4
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-    assert r"a\|b \*c\*" in lines[2]
+    assert r"a\|b\\n\*c\*" in lines[2]
 
 
 def test_latex_has_booktabs_rules_and_escapes_special_characters() -> None:
@@ -117,6 +118,71 @@ def test_csv_holds_full_precision_and_leaves_the_unknown_empty() -> None:
     assert (first["images"], first["which"], second["common_images"]) == ("200", "0…199", "200")
 
 
+@pytest.mark.parametrize("largest", [0.0, 0.1, 1.0, 9.0])
+def test_the_columns_for_programs_do_not_depend_on_the_logs(
+    largest: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report([log_of([0, 0], [0.0, largest])], "csv")
+    [row] = DictReader(io.StringIO(capsys.readouterr().out))
+    columns = [f"certified_accuracy_{i / 4:.2f}" for i in range(17)]
+    assert list(row)[2:-13] == columns
+    assert list(row)[-13:] == [
+        *("acr", "standard_error", "difference", "difference_standard_error", "common_images"),
+        *("images", "which", "n0", "n", "alpha", "bound", "asked", "noise"),
+    ]
+    expected = [1.0] + [0.5 if i / 4 <= largest else 0.0 for i in range(1, 17)]
+    assert [float(row[column]) for column in columns] == expected
+
+
+def test_radii_that_are_asked_for_are_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    for form, of in (("csv", "certified_accuracy_"), ("markdown", "")):
+        table = print_report([random_log(0)], form, (0.1, 0.125))
+        header = capsys.readouterr().out.splitlines()[0]
+        assert f"{of}0.10" in header and f"{of}0.125" in header and "0.25" not in header
+        assert table.radii == (0.1, 0.125)
+
+
+def unfinished(seed: int = 0) -> CertificateLog:
+    """124 of 180 images: 0 … 123 are there, 0 … 179 were asked for, by ordinary noise."""
+    return replace(random_log(seed, 124), asked=np.arange(180), noise="ordinary", alpha=0.001)
+
+
+def test_a_log_that_is_not_finished_says_so_in_every_form() -> None:
+    table = tabulate([unfinished()], [0])
+    for form in (markdown, latex):
+        assert form(table).replace(r"\,\ldots\,", "…").count("124 of 180") == 2
+    note = "random0 is not finished: 124 of 180 images are certified, and its figures are of "
+    assert any(text.startswith(note) for text in table.notes)
+    [row] = DictReader(io.StringIO(csv(table)))
+    assert (row["images"], row["asked"], row["noise"]) == ("124", "180", "ordinary")
+    assert cells(table)[1][0][-3] == "0…123 (124 of 180)"
+    gaps = select(replace(unfinished(), idx=np.arange(124) ** 2), 0, None, 1)
+    assert cells(tabulate([gaps], [0]))[1][0][-3] == "124 of 290 images within 0…15129"
+
+
+def test_a_finished_log_and_one_that_does_not_know_say_nothing() -> None:
+    whole = replace(random_log(0), asked=np.arange(200))
+    for log in (whole, random_log(0), replace(random_log(0), asked=np.arange(20))):
+        table = tabulate([log])
+        assert cells(table)[1][0][-3] == "0…199 (200)"
+        assert not any(" of " in note and "finished" in note for note in table.notes)
+
+
+def test_a_piece_of_a_log_was_asked_for_in_the_same_piece() -> None:
+    piece = select(unfinished(), 100, 160, 2)
+    assert piece.asked is not None and piece.asked.tolist() == list(range(100, 160, 2))
+    assert cells(tabulate([piece], [0]))[1][0][-3] == "100…122, every 2nd (12 of 30)"
+    assert select(random_log(0), 100).asked is None
+
+
+def test_ordinary_noise_is_a_note_that_names_its_logs() -> None:
+    words = "these certificates hold for real arithmetic, not for floating point."
+    assert f"Ordinary noise: {words}" in tabulate([unfinished()]).notes
+    both = tabulate([unfinished(), random_log(1)]).notes
+    assert f"Ordinary noise (random0): {words}" in both
+    assert not any("rdinary noise" in note for note in tabulate([random_log(1)]).notes)
+
+
 def test_a_terminal_of_80_columns_shows_every_figure(macer: list[CertificateLog]) -> None:
     table = tabulate([replace(log, n=100_000, alpha=0.001) for log in macer])
     console = Console(width=80, file=io.StringIO(), record=True)
@@ -132,8 +198,20 @@ def test_names_are_no_markup_for_the_terminal() -> None:
     assert "[red]a[/x]" in console.export_text()
 
 
+def test_a_name_neither_ends_a_line_nor_moves_the_cursor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = replace(random_log(0), name="a\n\x1b[2J\u202eb", bound="\x9bc")
+    for form in ("terminal", "markdown", "latex", "csv"):
+        print_report([log, random_log(1)], form)
+        out = capsys.readouterr().out.replace(r"\textbackslash{}", "\\").replace("\\\\", "\\")
+        assert r"a\n\x1b" in out and all(line.isprintable() for line in out.split("\n"))
+
+
 def test_a_table_of_nothing_is_refused() -> None:
     with pytest.raises(Mistake, match="logs must hold at least one log, got none"):
         tabulate([])
     with pytest.raises(Mistake, match=r"radii must be finite and ≥ 0, got 0, -0.25"):
         tabulate([random_log(0)], [0, -0.25])
+    with pytest.raises(Mistake, match=r"radii must differ in six digits, got 0.25, 0.25"):
+        tabulate([random_log(0)], [0.25, 0.25])

@@ -15,13 +15,13 @@ from macer.data import load
 from macer.inference import for_inference
 from macer.mistake import Mistake
 from macer.models import LeNet
-from macer.rates import median_seconds
+from macer.rates import Measured, comparison, median_seconds, place
 
 SIGMA = 0.25
 N0 = 100
 
 
-def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
+def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[Measured]:
     """Time certification, ours and plain in turn."""
     if device.type == "cuda":
         from macer.bench_gpu import run_gpu_bench
@@ -32,7 +32,8 @@ def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
     if not 1 <= images <= len(test.images):
         raise Mistake(f"images must be in 1…{len(test.images)}, got {images}")
     check_settings(sigma=SIGMA, n0=N0, n=n, alpha=0.001)
-    yield f"{torch.get_num_threads()} threads, torch {torch.__version__}, LeNet on 28×28 images"
+    threads = f"{torch.get_num_threads()} threads"
+    yield place(f"{threads}, torch {torch.__version__}, LeNet on 28×28 images")
     pictures = torch.from_numpy(np.asarray(test.images[:images]))
     yield _compare(
         f"certification, {images} images × n = {n}",
@@ -50,13 +51,13 @@ def run_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
 
 def _compare(
     what: str, samples: int, plain: Callable[[], object], ours: Callable[[], object]
-) -> str:
+) -> Measured:
     taken = median_seconds({"plain": plain, "ours": ours})
-    return (
-        f"{what}: plain {samples / taken['plain']:,.0f} samples/s, "
-        f"ours {samples / taken['ours']:,.0f} samples/s, "
-        f"ratio {taken['plain'] / taken['ours']:.2f}"
+    slow, fast = samples / taken["plain"], samples / taken["ours"]
+    line = (
+        f"{what}: plain {slow:,.0f} samples/s, ours {fast:,.0f} samples/s, ratio {fast / slow:.2f}"
     )
+    return comparison(line, what, plain=slow, ours=fast)
 
 
 def _lenet() -> nn.Sequential:

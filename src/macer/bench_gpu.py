@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from macer.building import build_model
 from macer.certification import certify
 from macer.inference import for_inference
-from macer.rates import matrix_rate, median_seconds, operations
+from macer.rates import Measured, comparison, matrix_rate, median_seconds, operations, place
 
 SHAPE = (3, 32, 32)
 SIGMA = 0.25
@@ -16,7 +16,7 @@ N0 = 100
 NETWORKS = ("resnet110", "resnet18", "wide14")
 
 
-def run_gpu_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]:
+def run_gpu_bench(*, images: int, n: int, device: torch.device) -> Iterator[Measured]:
     """Time certification of CIFAR-10 shapes, plain and ours, with exact and ordinary noise."""
     peak = matrix_rate(device)
     yield from about_gpu(device, peak)
@@ -26,13 +26,14 @@ def run_gpu_bench(*, images: int, n: int, device: torch.device) -> Iterator[str]
         yield _compare(name, pictures.to(device), n, peak)
 
 
-def about_gpu(device: torch.device, peak: float) -> Iterator[str]:
+def about_gpu(device: torch.device, peak: float) -> Iterator[Measured]:
     """Where a benchmark runs, and what it is measured against."""
-    yield f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    yield f"bf16 product of two 8192×8192 matrices: {peak / 1e12:.0f} TFLOP/s"
+    gpu = torch.cuda.get_device_name(device)
+    yield place(f"{gpu}, torch {torch.__version__}", gpu, peak)
+    yield Measured(f"bf16 product of two 8192×8192 matrices: {peak / 1e12:.0f} TFLOP/s", {})
 
 
-def _compare(name: str, images: Tensor, n: int, peak: float) -> str:
+def _compare(name: str, images: Tensor, n: int, peak: float) -> Measured:
     torch.manual_seed(0)
     model = build_model(name, num_classes=10, shape=SHAPE)
     fast = for_inference(model, shape=SHAPE, precision="bf16", device=images.device)
@@ -49,11 +50,20 @@ def _compare(name: str, images: Tensor, n: int, peak: float) -> str:
     sizes = {way: len(few if way == "plain" else images) * (N0 + n) for way in ways}
     rate = {way: sizes[way] / seconds for way, seconds in taken.items()}
     share = rate["exact"] * operations(model.cpu(), SHAPE) / peak
-    return (
-        f"{name}, {len(images)} images × n = {n}: plain {rate['plain']:,.0f} samples/s, ours "
+    what = f"{name}, {len(images)} images × n = {n}"
+    line = (
+        f"{what}: plain {rate['plain']:,.0f} samples/s, ours "
         f"{rate['exact']:,.0f} ({rate['ordinary']:,.0f} with ordinary noise), "
         f"ratio {rate['exact'] / rate['plain']:.2f}, exact noise costs "
         f"{rate['ordinary'] / rate['exact'] - 1:+.1%}, {share:.0%} of the matrix rate"
+    )
+    return comparison(
+        line,
+        what,
+        plain=rate["plain"],
+        ours=rate["exact"],
+        ordinary=rate["ordinary"],
+        matrix_share=share,
     )
 
 

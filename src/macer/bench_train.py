@@ -12,7 +12,15 @@ from macer.bench_gpu import about_gpu
 from macer.building import build_model
 from macer.data import Split
 from macer.losses import macer_loss
-from macer.rates import matrix_rate, median_seconds, operations, wait_for
+from macer.rates import (
+    Measured,
+    comparison,
+    matrix_rate,
+    median_seconds,
+    operations,
+    place,
+    wait_for,
+)
 from macer.recipes import TrainRecipe
 from macer.trainer import Trainer
 from macer.training_speed import TRAINING
@@ -42,19 +50,19 @@ CASES = {
 STEPS = {"cuda": 60, "cpu": 32}  # of an epoch
 
 
-def run_train_bench(*, device: torch.device) -> Iterator[str]:
+def run_train_bench(*, device: torch.device) -> Iterator[Measured]:
     """Time MACER epochs of random images, ours and plain in turn, one line a case."""
     peak = None
     if device.type == "cuda":
         peak = matrix_rate(device)
         yield from about_gpu(device, peak)
     else:
-        yield f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+        yield place(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
     for case in CASES[device.type]:
         yield _compare(case, STEPS[device.type], device, peak)
 
 
-def _compare(case: Case, steps: int, device: torch.device, peak: float | None) -> str:
+def _compare(case: Case, steps: int, device: torch.device, peak: float | None) -> Measured:
     # Nothing changes from epoch to epoch, so that a GPU records its step once.
     recipe = TrainRecipe(
         model=case.network, sigma=SIGMA, k=case.k, batch=case.batch, epsilon_ramp=0
@@ -67,14 +75,15 @@ def _compare(case: Case, steps: int, device: torch.device, peak: float | None) -
         run()  # kernels are compiled and chosen
     taken, samples = median_seconds(ways), case.batch * case.k
     slow, fast = few * samples / taken["plain"], steps * samples / taken["ours"]
+    what = f"{case.network}, {case.batch} images × k = {case.k}"
     line = (
-        f"{case.network}, {case.batch} images × k = {case.k}: plain {slow:,.0f} samples/s, "
-        f"ours {fast:,.0f} samples/s, ratio {fast / slow:.2f}"
+        f"{what}: plain {slow:,.0f} samples/s, ours {fast:,.0f} samples/s, ratio {fast / slow:.2f}"
     )
     if peak is None:
-        return line
+        return comparison(line, what, plain=slow, ours=fast)
     share = fast * TRAINING * operations(network(case), case.shape) / peak
-    return f"{line}, {share:.1%} of the matrix rate"
+    line += f", {share:.1%} of the matrix rate"
+    return comparison(line, what, plain=slow, ours=fast, matrix_share=share)
 
 
 def network(case: Case) -> nn.Module:

@@ -1,49 +1,66 @@
 """The list of the zoo: what each model is, and the ACR of the certificates that come with it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from macer.files import sha256_of_file
 from macer.journal import JOURNAL, read_journal
-from macer.logs import describe_images, read_log
+from macer.logs import read_log
 from macer.mistake import Mistake
 from macer.run import load_model, model_file
-from macer.scores import average_certified_radius, standard_error
-from macer.tables import images_text, setting, thousands, with_error
+from macer.tables import RADII, Row, images_text, setting, tabulate, thousands, with_error
 from macer.zoo import PREFIX, shipped_certificates, zoo_names
 
 HEADER = ("name", "network", "data set", "σ", "parameters", "bytes", "ACR", "images", "n", "α")
 
 
-def catalogue() -> list[tuple[str, ...]]:
-    """A row for each model of the zoo, its cells those of HEADER."""
-    return [_row(PREFIX + name) for name in zoo_names()]
+@dataclass(frozen=True)
+class ZooModel:
+    """A model of the zoo, and the scores of the certificates of radii that came with it."""
+
+    name: str
+    network: str
+    dataset: str
+    sigma: float
+    parameters: int
+    bytes: int
+    scores: Row | None
+
+    def cells(self) -> tuple[str, ...]:
+        """The cells of HEADER; ACR, images, n and α are empty where there are no scores."""
+        sizes = (f"{self.parameters:,}", f"{self.bytes:,}")
+        about = (self.name, self.network, self.dataset, setting(self.sigma), *sizes)
+        if self.scores is None:
+            return (*about, "", "", "", "")
+        row = self.scores
+        images = images_text(row.images, row.which, row.asked)
+        acr = with_error(row.acr, row.standard_error)
+        return (*about, acr, images, thousands(row.n), setting(row.alpha))
 
 
-def _row(target: str) -> tuple[str, ...]:
+def catalogue() -> list[ZooModel]:
+    """The models of the zoo."""
+    return [_model(PREFIX + name) for name in zoo_names()]
+
+
+def _model(target: str) -> ZooModel:
     model, card = load_model(target)
-    return (
-        target,
-        card.architecture,
-        card.dataset,
-        setting(card.sigma),
-        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        f"{model_file(target).stat().st_size:,}",
-        *_certified(target),
+    return ZooModel(
+        name=target,
+        network=card.architecture,
+        dataset=card.dataset,
+        sigma=card.sigma,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        bytes=model_file(target).stat().st_size,
+        scores=_scores(target),
     )
 
 
-def _certified(target: str) -> tuple[str, str, str, str]:
-    """ACR, images, n and α; empty for a model that came without certificates of radii."""
+def _scores(target: str) -> Row | None:
     folder = shipped_certificates(target)
     if not folder.is_dir() or not _of_radii(folder, target):
-        return ("", "", "", "")
-    log = read_log(folder)
-    return (
-        with_error(average_certified_radius(log), standard_error(log)),
-        images_text(len(log.idx), describe_images(log)),
-        thousands(log.n),
-        setting(log.alpha),
-    )
+        return None
+    return tabulate([read_log(folder)], RADII).rows[0]
 
 
 def _of_radii(folder: Path, target: str) -> bool:

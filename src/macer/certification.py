@@ -94,7 +94,7 @@ def certify(
         labels: true classes, for a score that needs no radius where the selected class is wrong:
             such an image is abstained from without drawing its n samples.
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
-        progress: called with the number of samples drawn, or skipped, since the last call.
+        progress: called with the number of samples drawn since the last call.
     """
     [certificates] = certify_kinds(
         model,
@@ -159,8 +159,6 @@ def certify_kinds(
         fresh = sampler.draw(n, Purpose.ESTIMATION, chosen)
         for total, drawn in zip(counts, fresh, strict=True):
             total[chosen] = drawn
-    if progress:
-        progress(n * (len(everyone) - len(chosen)))
     return [
         conclude(
             sampler.at(counts0, kind.beta),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -112,6 +112,7 @@ def certify_data_set(
                 stopping_at_once(),
                 bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
             ):
+                finished = 0
                 for block in _blocks(todo, 50 * max(rows, CHUNK) // _usual(recipe)):
                     started = time.monotonic()
                     pixels = np.asarray(split.images[block])
@@ -126,6 +127,8 @@ def certify_data_set(
                         progress=advance,
                     )
                     seconds = (time.monotonic() - started) / len(block)
+                    finished += len(block)
+                    advance.reach(finished * _most(recipe))
                     digests = [pixels_sha256(split, image) for image in pixels]
                     for journal, some in zip(journals, certificates, strict=True):
                         journal.append(
@@ -186,19 +189,38 @@ def certify_by_recipes(
     return certify_kinds(model, images, [Kind(one.bound, one.beta) for one in recipes], **arguments)
 
 
-def at_radius(contents: Contents) -> str:
-    """What a journal of one radius says: how many images are robust there, and at what cost."""
+class AtRadius(NamedTuple):
+    """How many images of a journal of one radius are robust there, and at what cost."""
+
+    radius: float
+    images: int
+    robust: int
+    correct: int  # of the robust ones
+    n: int
+    samples: float  # drawn for an image in the mean
+
+    def line(self) -> str:
+        """The same in words."""
+        if not self.images:
+            return f"radius {self.radius:g}: no image yet"
+        return (
+            f"radius {self.radius:g}: {self.robust} of {self.images} images are robust, "
+            f"{self.correct} of them with the right label ({self.correct / self.images:.4f}); "
+            f"{self.samples:,.0f} samples an image, "
+            f"{self.n / max(self.samples, 1):.1f} times fewer than n = {self.n:,}"
+        )
+
+
+def at_radius(contents: Contents) -> AtRadius:
+    """What a journal of one radius says."""
     records = list(contents.records.values())
-    if not records:
-        return f"radius {contents.header['radius']:g}: no image yet"
-    robust = sum(r.certificate.label != ABSTAIN for r in records)
-    right = sum(r.certificate.label == r.label for r in records)
-    drawn = sum(r.certificate.drawn for r in records) / len(records)
-    radius, n = contents.header["radius"], contents.header["n"]
-    return (
-        f"radius {radius:g}: {robust} of {len(records)} images are robust, {right} of them with "
-        f"the right label ({right / len(records):.4f}); {drawn:,.0f} samples an image, "
-        f"{n / max(drawn, 1):.1f} times fewer than n = {n:,}"
+    return AtRadius(
+        radius=contents.header["radius"],
+        images=len(records),
+        robust=sum(r.certificate.label != ABSTAIN for r in records),
+        correct=sum(r.certificate.label == r.label for r in records),
+        n=contents.header["n"],
+        samples=sum(r.certificate.drawn for r in records) / max(len(records), 1),
     )
 
 

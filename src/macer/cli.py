@@ -1,8 +1,11 @@
-"""The command `macer`: its commands, and how a mistake ends."""
+"""The command `macer`: its commands, and how each ends."""
 
 import errno
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
 
@@ -12,19 +15,24 @@ from macer.commands.audit import attack, verify
 from macer.commands.certify import certify, merge, predict
 from macer.commands.compare import compare, demo
 from macer.commands.paper import paper
+from macer.commands.printing import print_document, silenced
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
+from macer.forms import one_line
 from macer.mistake import AuditFailed, Mistake
 from macer.ranks import ToldElsewhere, is_first, is_first_here, started_by_torchrun
 from macer.stopping import Stopped
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
+BUG = 70  # its exit code: EX_SOFTWARE of sysexits.h
 
 app = App(
     name="macer",
     help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
+    help_epilogue="--json: print one JSON document instead, on standard output.",
     version=f"macer {__version__}",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,  # which would leave without a word
 )
 app.command(demo)
 app.command(train, config=fields_of_recipe)
@@ -44,43 +52,103 @@ app.command(data)
 app.command(bench)
 
 
+class Ending(NamedTuple):
+    """How a command ended that did not succeed."""
+
+    code: int
+    kind: str
+    line: str
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake is one line and exit code 2."""
+    """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in _options(given)
+    if as_json:
+        given.remove("--json")
+    command = given[0] if given and given[0] in app else None
     try:
-        _check_processes(given)
-        app(given, exit_on_error=False, print_error=False)
-    except ToldElsewhere:
-        return 2
-    except (CycloptsError, Mistake) as error:
-        _complain(" ".join(str(error).split()), error)
-        return 2
+        ending = _run(given, command, as_json)
+        if ending and as_json:
+            with _where_there_is_room():
+                error = {"kind": ending.kind, "message": ending.line}
+                print_document(command, {"error": error})
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stdout = None  # nothing to flush at the exit
         return 141
+    return ending.code if ending else 0
+
+
+def _options(given: Sequence[str]) -> Sequence[str]:
+    """The arguments before --, after which none is a flag."""
+    return given[: given.index("--")] if "--" in given else given
+
+
+def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | None:
+    """Run a command and print what comes of it; help is for people alone."""
+    helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
+    try:
+        _check_processes(given)
+        with silenced(as_json and not helps):
+            result = app(given, exit_on_error=False, print_error=False)
+        if as_json and not helps:
+            print_document(command, result)
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt, Stopped) as error:
+        return _ending(error, command)
+    return None
+
+
+def _ending(error: BaseException, command: str | None) -> Ending:
+    """Say how the command ended: a user's mistake in one line, a bug by its traceback."""
+    if isinstance(error, ToldElsewhere):
+        return Ending(2, "mistake", str(error))
+    ending = _expected(error, command)
+    with _where_there_is_room():
+        if ending is None:
+            traceback.print_exception(error)
+        elif not isinstance(error, Stopped) or is_first():
+            _complain(ending, error)
+    return ending or Ending(BUG, "bug", f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _where_there_is_room() -> Iterator[None]:
+    """A full disk does not change how a command ended."""
+    try:
+        yield
     except OSError as error:
-        if error.filename is None and error.errno not in NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
-        what = f"cannot use {error.filename}" if error.filename else "cannot write"
-        _complain(f"{what}: {error.strerror}", error)
-        return 2
-    except AuditFailed as failure:
-        _complain(f"not verified: {failure}", failure)
-        return 1
-    except Stopped as stop:
-        how = {
-            "train": "continue with --resume",
-            "certify": "the same command continues",
-            "compare": "the same command continues",
-            "paper": "the same command continues",
-        }
-        if is_first():
-            _complain(f"{stop}; {how.get(given[0], 'begin again')}", stop)
-        return 128 + stop.signal_number
-    except KeyboardInterrupt as interrupt:
-        _complain("interrupted", interrupt)
-        return 130
-    return 0
+
+
+def _expected(error: BaseException, command: str | None) -> Ending | None:
+    """How an exception ends a command; None for a bug."""
+    match error:
+        case CycloptsError():
+            return Ending(2, "mistake", " ".join(str(error).split()))
+        case Mistake():
+            return Ending(2, "mistake", str(error))
+        case AuditFailed():
+            return Ending(1, "not verified", str(error))
+        case OSError() if error.filename is not None or error.errno in NO_ROOM:
+            what = f"cannot use {error.filename}" if error.filename else "cannot write"
+            return Ending(2, "mistake", f"{what}: {error.strerror}")
+        case Stopped():
+            how = CONTINUED.get(command or "", "begin again")
+            return Ending(128 + error.signal_number, "stopped", f"{error}; {how}")
+        case KeyboardInterrupt():
+            return Ending(130, "stopped", "interrupted")
+    return None
+
+
+CONTINUED = {
+    "train": "continue with --resume",
+    "certify": "the same command continues",
+    "compare": "the same command continues",
+    "paper": "the same command continues",
+}
 
 
 def _check_processes(given: Sequence[str]) -> None:
@@ -90,8 +158,9 @@ def _check_processes(given: Sequence[str]) -> None:
         raise Mistake(f"torchrun must start train or certify, got {command}; run it in one process")
 
 
-def _complain(line: str, error: BaseException) -> None:
+def _complain(ending: Ending, error: BaseException) -> None:
     """One line on standard error; of several processes the first, or one that says which it is."""
     process = getattr(error, "__notes__", [])
+    what = [ending.kind] if ending.kind == "not verified" else []
     if is_first_here() or process:
-        sys.stderr.write(f"macer: {': '.join([*process, line])}\n")
+        sys.stderr.write(f"macer: {one_line(': '.join([*process, *what, ending.line]))}\n")

@@ -13,13 +13,13 @@ from macer.certifying import certify_data_set, chosen_images
 from macer.data import Split, classes_of, load
 from macer.held_out import check_teachers, hold_out
 from macer.journal import HELD_OUT
-from macer.logs import CertificateLog, describe_images, read_log, select
+from macer.logs import CertificateLog, read_log, select
 from macer.mistake import Mistake
 from macer.progress import note
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.run import Run, load_model
-from macer.scores import Floats, average_certified_radius, error_of_mean
-from macer.tables import images_text, setting, thousands, with_error
+from macer.scores import Difference, Floats, average_certified_radius, error_of_mean
+from macer.tables import images_of, setting, thousands, with_error
 from macer.targets import find_target
 from macer.teachers import FIELDS as TEACHERS
 from macer.teachers import load_teachers
@@ -191,32 +191,68 @@ def contributions(entry: Entry) -> Floats:
     return np.asarray(np.mean([log.radius * log.correct for log in entry.logs], axis=0))
 
 
+@dataclass(frozen=True)
+class Score:
+    """A recipe's figures, over the images of all its seeds."""
+
+    name: str
+    sigma: float
+    acr: float
+    standard_error: float
+    difference: Difference | None  # to the first recipe, whose own is None
+    acrs: tuple[float, ...]  # of the seeds
+    images: int
+    n: int | None
+    alpha: float | None
+    passes: float
+    seconds: float
+
+
+def scores(entries: Sequence[Entry]) -> list[Score]:
+    """Each recipe's figures."""
+    return [_score(entry, entries[0]) for entry in entries]
+
+
+def _score(entry: Entry, first: Entry) -> Score:
+    values, gain = contributions(entry), contributions(entry) - contributions(first)
+    difference = Difference(float(gain.mean()), error_of_mean(gain), len(gain))
+    return Score(
+        name=entry.name,
+        sigma=entry.recipe.sigma,
+        acr=float(values.mean()),
+        standard_error=error_of_mean(values),
+        difference=None if entry is first else difference,
+        acrs=tuple(average_certified_radius(log) for log in entry.logs),
+        images=len(values),
+        n=entry.logs[0].n,
+        alpha=entry.logs[0].alpha,
+        passes=entry.passes,
+        seconds=entry.seconds,
+    )
+
+
 def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """The comparison's header and rows as text."""
-    first = entries[0]
     header = ["recipe", "σ", "ACR", "ACR − first's", "seeds' ACRs", "passes", "time"]
-    rows = []
-    for entry in entries:
-        values, gain = contributions(entry), contributions(entry) - contributions(first)
-        acrs = [average_certified_radius(log) for log in entry.logs]
-        rows.append(
-            [
-                entry.name,
-                setting(entry.recipe.sigma),
-                with_error(float(values.mean()), error_of_mean(values)),
-                "" if entry is first else _signed(float(gain.mean()), error_of_mean(gain)),
-                f"{min(acrs):.3f}…{max(acrs):.3f}",
-                f"{entry.passes:.1f}",
-                f"{entry.seconds / first.seconds:.1f}",
-            ]
-        )
+    rows = [
+        [
+            score.name,
+            setting(score.sigma),
+            with_error(score.acr, score.standard_error),
+            "" if score.difference is None else _signed(*score.difference[:2]),
+            f"{min(score.acrs):.3f}…{max(score.acrs):.3f}",
+            f"{score.passes:.1f}",
+            f"{score.seconds / entries[0].seconds:.1f}",
+        ]
+        for score in scores(entries)
+    ]
     return header, rows
 
 
 def notes(entries: Sequence[Entry]) -> list[str]:
     """What to know when reading the table."""
     log = entries[0].logs[0]
-    which = images_text(len(log.idx), describe_images(log))
+    which = images_of(log)
     images = "Test images" if log.split is None else "Held out:"
     seeds = len(entries[0].logs)
     return [

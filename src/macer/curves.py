@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macer.forms import one_line
-from macer.logs import CertificateLog, describe_images
+from macer.logs import CertificateLog
 from macer.mistake import Mistake
 from macer.pictures import (
     INK,
@@ -21,7 +21,7 @@ from macer.pictures import (
     save_picture,
 )
 from macer.scores import Floats, average_certified_radius, curve
-from macer.tables import images_text, setting, thousands
+from macer.tables import images_of, setting, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,30 +73,40 @@ def draw_steps(axes: "Axes", curves: Sequence[Curve], ink: str = INK) -> "list[L
 
 
 def conditions(logs: Sequence[CertificateLog]) -> str:
-    """The images, n and α that the logs share, as a line; what differs is said to differ."""
-    images = {_images(log) for log in logs}
+    """The images, n, α and noise that the logs share, as a line; what differs is said to."""
+    images = {images_of(log) for log in logs}
+    ordinary = {log.noise == "ordinary" for log in logs}
     n = {None if log.n is None else f"n = {log.n:,}" for log in logs}
     alpha = {None if log.alpha is None else f"α = {log.alpha:g}" for log in logs}
     parts = [
         f"images {images.pop()}" if len(images) == 1 else "images differ",
         n.pop() or "n not recorded" if len(n) == 1 else "n differs",
         alpha.pop() or "α not recorded" if len(alpha) == 1 else "α differs",
+        *(
+            ["ordinary noise" if len(ordinary) == 1 else "noise differs"]
+            if True in ordinary
+            else []
+        ),
     ]
     return " · ".join(parts)
 
 
-def _images(log: CertificateLog) -> str:
-    return images_text(len(log.idx), describe_images(log))
-
-
 def _labels(logs: Sequence[CertificateLog]) -> list[str]:
-    """Legend entries: name and ACR, and of images, n and α those that differ."""
-    told = [(_images(log), f"n {thousands(log.n)}", f"α {setting(log.alpha)}") for log in logs]
+    """Legend entries: name and ACR, and of images, n, α and noise those that differ."""
+    told = [
+        (
+            images_of(log),
+            f"n {thousands(log.n)}",
+            f"α {setting(log.alpha)}",
+            "ordinary noise" if log.noise == "ordinary" else "",
+        )
+        for log in logs
+    ]
     differ = [len(set(column)) > 1 for column in zip(*told, strict=True)]
     return [
         ", ".join(
             [f"{one_line(log.name)}: ACR {average_certified_radius(log):.3f}"]
-            + [text for text, differs in zip(texts, differ, strict=True) if differs]
+            + [text for text, differs in zip(texts, differ, strict=True) if differs and text]
         )
         for log, texts in zip(logs, told, strict=True)
     ]

@@ -1,9 +1,9 @@
 """The paper's claim in miniature: Gaussian training against MACER on the embedded data."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from rich.console import Console
 
 from macer.certifying import certify_data_set, chosen_images
 from macer.curves import plot
@@ -14,7 +14,6 @@ from macer.page import write_page
 from macer.progress import note
 from macer.recipes import CertifyRecipe, named_recipe
 from macer.scores import paired_difference
-from macer.tables import tabulate, terminal
 from macer.targets import find_target
 from macer.training import train
 
@@ -24,8 +23,26 @@ SKIP = 10
 ROWS = {"Gaussian": "demo-gaussian", "MACER": "demo"}
 
 
-def run_demo(out: Path, device: torch.device) -> None:
-    """Train both models, certify both on the same test images, and show what came of it."""
+class Made(NamedTuple):
+    """What the demo made: certificates of both models, and files that show them."""
+
+    logs: tuple[CertificateLog, CertificateLog]
+    plot: Path
+    html: Path
+
+    def line(self) -> str:
+        """The difference of the two."""
+        gaussian, macer = self.logs
+        difference, error, images = paired_difference(macer, gaussian)
+        errors = f", {difference / error:.1f} standard errors" if error else ""
+        return (
+            f"MACER − Gaussian: {difference:+.3f} ± {error:.3f} in ACR over the same {images} "
+            f"images{errors}"
+        )
+
+
+def run_demo(out: Path, device: torch.device) -> Made:
+    """Train both models, certify both on the same test images, and draw what came of it."""
     if out.exists():
         raise Mistake(f"{out} exists already; choose another --out or remove it")
     for name, recipe_name in ROWS.items():
@@ -33,22 +50,11 @@ def run_demo(out: Path, device: torch.device) -> None:
         note(f"{name}: macer train {recipe_name}")
         split = load(recipe.dataset, "train")
         train(recipe, split, classes_of(recipe.dataset), out / name, device=device)
-    logs = [_certified(out / name, device) for name in ROWS]
-    console = Console()
-    console.print(terminal(tabulate(logs)))
-    gaussian, macer = logs
-    difference, error, images = paired_difference(macer, gaussian)
-    errors = f", {difference / error:.1f} standard errors" if error else ""
-    console.print(
-        f"MACER − Gaussian: {difference:+.3f} ± {error:.3f} in ACR over the same {images} images"
-        f"{errors}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    plot(logs, out / "curves.png")
-    write_page(logs, out / "report.html", title="macer demo: Gaussian training against MACER")
-    for what, file in (("curves: ", out / "curves.png"), ("page:   ", out / "report.html")):
-        console.print(f"{what}{file}", markup=False, highlight=False, soft_wrap=True)
+    gaussian, macer = (_certified(out / name, device) for name in ROWS)
+    made = Made((gaussian, macer), out / "curves.png", out / "report.html")
+    plot(made.logs, made.plot)
+    write_page(made.logs, made.html, title="macer demo: Gaussian training against MACER")
+    return made
 
 
 def _certified(folder: Path, device: torch.device) -> CertificateLog:

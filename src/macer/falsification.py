@@ -267,28 +267,56 @@ def _soft_flip(own: int, rival: int, n: int, classes: int) -> bool:
     return lead >= math.sqrt(2 * math.log((classes - 1) / LEVEL) / n)
 
 
-def summary(trials: Sequence[Trial], contents: Contents, search: Search) -> list[str]:
-    """What the attack came to, in lines."""
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What an attack came to, in numbers of images."""
+
+    images: int
+    first: int
+    last: int
+    flipped_inside: int  # the label is confirmed to be another inside the radius
+    flipped_beyond: int
+    violated: int  # the certificate's bound is confirmed to be false
+    closest: Trial  # with the lowest margin
+    alpha: float
+    looked_at: int  # images up to the last
+    level: float = LEVEL
+
+
+def findings(trials: Sequence[Trial], contents: Contents) -> Findings:
+    """What the attack came to."""
     images = sorted({trial.idx for trial in trials})
     flips = {trial.idx for trial in trials if trial.flipped}
     inside = {trial.idx for trial in trials if trial.flipped and trial.inside}
-    violated = {trial.idx for trial in trials if trial.violated}
-    closest = min(trials, key=lambda trial: trial.p_a_upper - trial.demanded)
-    alpha = contents.header["alpha"]
-    looked_at = sum(idx <= images[-1] for idx in contents.records)
+    return Findings(
+        images=len(images),
+        first=images[0],
+        last=images[-1],
+        flipped_inside=len(inside),
+        flipped_beyond=len(flips - inside),
+        violated=len({trial.idx for trial in trials if trial.violated}),
+        closest=min(trials, key=lambda trial: trial.p_a_upper - trial.demanded),
+        alpha=contents.header["alpha"],
+        looked_at=sum(idx <= images[-1] for idx in contents.records),
+    )
+
+
+def summary(found: Findings, search: Search) -> list[str]:
+    """What the attack came to, in lines."""
+    closest = found.closest
     return [
-        f"attacked {len(images)} certified images, {images[0]}…{images[-1]}, within "
+        f"attacked {found.images} certified images, {found.first}…{found.last}, within "
         f"{search.scale:g} of their radii: {search.restarts} restarts, {search.steps} steps, "
         f"m = {search.m}",
-        f"label confirmed to be another: {len(inside)} inside the radius, {len(flips - inside)} "
-        "beyond it, where nothing is certified",
-        f"p_A(x′) confirmed to be below Φ(Φ⁻¹(p_A) − ‖δ‖/σ): {len(violated)}",
+        f"label confirmed to be another: {found.flipped_inside} inside the radius, "
+        f"{found.flipped_beyond} beyond it, where nothing is certified",
+        f"p_A(x′) confirmed to be below Φ(Φ⁻¹(p_A) − ‖δ‖/σ): {found.violated}",
         f"lowest margin {closest.p_a_upper - closest.demanded:+.4f}: image {closest.idx}, at "
         f"distance {closest.distance:.4f}, has p_A(x′) ≤ {closest.p_a_upper:.4f}, "
         f"its certificate demands {closest.demanded:.4f}",
-        f"each confirmed by n = {search.n} at level {LEVEL:g}; at α = {alpha:g}, up to "
-        f"{alpha * looked_at:g} false certificates are expected in the {looked_at} images up to "
-        f"{images[-1]}",
+        f"each confirmed by n = {search.n} at level {found.level:g}; at α = {found.alpha:g}, up to "
+        f"{found.alpha * found.looked_at:g} false certificates are expected in the "
+        f"{found.looked_at} images up to {found.last}",
     ]
 
 

@@ -68,8 +68,6 @@ def certify_at(
         votes = counts[still_open, selected[still_open]].numpy()
         found = verdicts(votes, size, p0=p0, alpha=alpha, n_max=n)
         still_open = still_open[torch.from_numpy(found == Verdict.OPEN)]
-    if progress:
-        progress(n * len(images) - int(drawn.sum()))
     return conclude_at(counts0, counts, drawn, radius=radius, sigma=sigma, n=n, alpha=alpha)
 
 

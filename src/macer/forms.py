@@ -1,4 +1,4 @@
-"""Tables of texts as Markdown, LaTeX and comma-separated values."""
+"""Texts and tables for people and programs: one line, Markdown, LaTeX, comma-separated values."""
 
 import io
 import math
@@ -35,11 +35,11 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[
 
 
 def csv(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as comma-separated values; None and NaN are empty."""
+    """A table as comma-separated values; None and NaN are empty, texts never formulas."""
     text = io.StringIO()
     lines = writer(text, lineterminator="\n")
     lines.writerow(header)
-    lines.writerows(["" if _unknown(value) else value for value in row] for row in rows)
+    lines.writerows(map(_csv_cell, row) for row in rows)
     return text.getvalue()
 
 
@@ -52,8 +52,12 @@ def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Text without line breaks and control characters: a name stays in its cell."""
-    return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+    """Text from outside made harmless: what cannot be seen is shown as Python writes it.
+
+    A line break becomes \\n, an escape \\x1b, a character that turns the direction of writing
+    \\u202e: no name ends a line, moves a cursor or runs backwards. A backslash stays itself.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def latex_text(text: str) -> str:
@@ -92,5 +96,13 @@ def _markdown_text(text: str) -> str:
     return re.sub(r"([\\`*|<\[])", r"\\\1", one_line(text))
 
 
-def _unknown(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+def _csv_cell(value: Any) -> Any:
+    """Nothing for what is unknown; a text that a spreadsheet would compute begins with '."""
+    if isinstance(value, str):
+        return f"'{one_line(value)}" if value.startswith(_FORMULAS) else one_line(value)
+    unknown = value is None or (isinstance(value, float) and math.isnan(value))
+    return "" if unknown else value
+
+
+# What a spreadsheet takes for the beginning of a formula, the wide characters too.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -98,7 +98,7 @@ def rows(histories: Sequence[History]) -> list[list[str]]:
     """The cells of HEADER, of each run some of its looks."""
     return [
         [
-            one_line(history.name),
+            history.name,
             setting(history.sigma),
             f"{look.epoch}",
             f"{look.seconds:,.1f}",
@@ -134,7 +134,7 @@ def notes(histories: Sequence[History]) -> list[str]:
     return [
         "seconds of training alone; accuracy and radius of held-out training images, estimated "
         "from a few votes: no certificates.",
-        *(f"{one_line(history.name)}: {_looked_at(history)}" for history in histories),
+        *(f"{history.name}: {_looked_at(history)}" for history in histories),
     ]
 
 

@@ -42,8 +42,7 @@ class CertificateLog:
     noise: str | None = None  # ordinary, where it was not exact
     # Whether an image's class was estimated: a score passes over wrong ones.
     estimated: NDArray[np.bool_] | None = None
-    # The images that were to be certified, if the log's journal says so.
-    asked: NDArray[np.int64] | None = None
+    asked: NDArray[np.int64] | None = None  # the images that were to be certified
 
 
 def read_log(path: Path) -> CertificateLog:
@@ -133,7 +132,7 @@ def select(
     """The images with start ≤ idx < stop and idx % skip = 0."""
     if skip < 1:
         raise Mistake(f"skip must be ≥ 1, got {skip}")
-    kept = _within(log.idx, start, stop, skip)
+    kept = _chosen(log.idx, start, stop, skip)
     if not kept.any():
         raise Mistake(
             f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
@@ -141,15 +140,14 @@ def select(
         )
     names = ("idx", "label", "predict", "radius", "correct", "estimated")
     arrays = {name: getattr(log, name) for name in names}
-    chosen = {name: a[kept] for name, a in arrays.items() if a is not None}
-    if log.asked is not None:
-        chosen["asked"] = log.asked[_within(log.asked, start, stop, skip)]
-    return replace(log, **chosen)
+    asked = None if log.asked is None else log.asked[_chosen(log.asked, start, stop, skip)]
+    narrowed = {name: a[kept] for name, a in arrays.items() if a is not None}
+    return replace(log, **narrowed, asked=asked)
 
 
-def _within(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
-    kept: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
-    return kept if stop is None else kept & (idx < stop)
+def _chosen(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
+    return chosen if stop is None else chosen & (idx < stop)
 
 
 def describe_images(log: CertificateLog) -> str:

@@ -10,10 +10,20 @@ import numpy as np
 
 from macer.curves import conditions, draw
 from macer.files import write_file
+from macer.forms import one_line
 from macer.logs import CertificateLog
 from macer.mistake import Mistake
 from macer.scores import Difference, Floats, curve, outcomes
-from macer.tables import Row, cells, images_text, setting, tabulate, thousands, with_error
+from macer.tables import (
+    Row,
+    cells,
+    count_text,
+    images_text,
+    setting,
+    tabulate,
+    thousands,
+    with_error,
+)
 
 # A colour that occurs nowhere else in a drawing: the page's own text colour takes its place.
 INK = "#010203"
@@ -38,9 +48,13 @@ def write_page(
     table = tabulate(logs)
     source = resources.files("macer").joinpath("page.html.j2").read_text("utf-8")
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_harmless,
     )
-    environment.filters.update(setting=setting, thousands=thousands)
+    environment.filters.update(setting=setting, thousands=thousands, count=count_text)
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
     text = environment.from_string(source).render(
@@ -53,10 +67,15 @@ def write_page(
         acr_column=2 + len(table.radii),
         table=table,
         differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
-        outcomes=[(log.name, len(log.idx), outcomes(log)) for log in logs],
+        outcomes=list(zip(table.rows, map(outcomes, logs), strict=True)),
         drawing=drawing(logs),
     )
     write_file(path, text.encode())
+
+
+def _harmless(value: object) -> object:
+    """What the page says, without control characters; markup of ours, the drawing, stays."""
+    return one_line(value) if type(value) is str else value
 
 
 def drawing(logs: Sequence[CertificateLog]) -> str:
@@ -119,7 +138,7 @@ def _headline(row: Row) -> dict[str, str]:
         "name": row.name,
         "acr": acr,
         "error": error,
-        "images": images_text(row.images, row.which),
+        "images": images_text(row.images, row.which, row.asked),
         "sigma": setting(row.sigma),
         "n": thousands(row.n),
         "alpha": setting(row.alpha),

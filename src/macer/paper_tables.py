@@ -1,16 +1,29 @@
 """The paper's tables with the figures of our runs below the published ones, as cells of text."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from macer.curves import conditions
 from macer.paper import Item, Row
 from macer.recipes import TrainRecipe
 from macer.reproduction import Reproduction
 from macer.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.tables import radius_text, setting, with_error
+from macer.tables import Row as Scores
+from macer.tables import radius_text, setting, tabulate, with_error
 
 PAPERS_N = 100_000  # by [Cohen+19], whose code the paper certifies with
+
+
+class Published(NamedTuple):
+    """The paper's figures of a row."""
+
+    accuracies: tuple[float, ...]  # at the item's radii
+    acr: float
+    epoch_seconds: float | None
+    epochs: int | None
+    hours: float | None
+
 
 Cells = tuple[list[str], list[list[str]]]
 
@@ -98,6 +111,43 @@ def _sigma(row: Row) -> str:
 def _acr(one: Reproduction) -> str:
     assert one.log
     return with_error(average_certified_radius(one.log), standard_error(one.log))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of an item, for programs: what was published, and what is here."""
+
+    name: str
+    recipe: str
+    run: str
+    dataset: str
+    sigma: float
+    published: Published
+    scores: Scores | None  # of the certificates here
+    epochs: int | None  # of the training here
+    seconds: float | None
+    remark: str
+
+
+def models(item: Item, found: Sequence[Reproduction]) -> list[Model]:
+    """The figures of an item's rows."""
+    return [_model(one, item.radii) for one in found]
+
+
+def _model(one: Reproduction, radii: Sequence[float]) -> Model:
+    row, recipe = one.row, one.row.train_recipe()
+    return Model(
+        name=row.name,
+        recipe=row.recipe,
+        run=row.run(),
+        dataset=recipe.dataset,
+        sigma=recipe.sigma,
+        published=Published(row.accuracies, row.acr, row.epoch_seconds, row.epochs, row.hours),
+        scores=tabulate([one.log], radii).rows[0] if one.log else None,
+        epochs=one.epochs,
+        seconds=one.speed.get("seconds"),
+        remark=one.remark,
+    )
 
 
 def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.authority import Function, other_function, outputs_of
-from macer.certificate import ABSTAIN, Certificate
+from macer.certificate import ABSTAIN
 from macer.certification import certify, check_settings
 from macer.data import DATASETS
 from macer.fixed_radius import certify_at
@@ -24,6 +25,33 @@ from macer.sequential import check_radius
 from macer.targets import Target, trained_target
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """A file's label, the radius it is certified for, and how it was found."""
+
+    file: Path
+    abstained: bool
+    label: int | None  # None: abstained
+    class_name: str | None
+    radius: float  # rounded down to four decimals, as it is printed; 0 where abstained
+    asked: float | None  # the one radius that was asked for
+    sigma: float
+    n0: int
+    n: int
+    drawn: int  # of the n
+    alpha: float
+    seed: int
+    exact: bool
+    precision: str
+
+    def fields(self) -> tuple[str, ...]:
+        """What a line says of it."""
+        if self.class_name is not None:
+            return (str(self.file), self.class_name, f"radius {self.radius:.4f}")
+        shown = () if self.asked is None else (f"no label shown within {self.asked:g}",)
+        return (str(self.file), "abstains", *shown)
+
+
 def predict_files(
     target: Path,
     paths: Sequence[Path],
@@ -35,12 +63,12 @@ def predict_files(
     seed: int,
     precision: str,
     device: torch.device,
-) -> Iterator[str]:
-    """A line for each file: its label and radius, or an abstention.
+) -> Iterator[Prediction]:
+    """The label and radius of each file, or an abstention.
 
-    With a radius each line says whether the label holds within it, mostly after few of the n
-    samples. Where the target has certificates, the labels must come from the function that they
-    speak of: the same weights in the same precision.
+    With a radius it is whether the label holds within it, mostly after few of the n samples.
+    Where the target has certificates, the labels must come from the function that they speak of:
+    the same weights in the same precision.
     """
     found, card = trained_target(str(target))
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
@@ -66,7 +94,24 @@ def predict_files(
                 indices=[_number(image)],
                 progress=advance,
             )
-        yield f"{path}\t{_verdict(certificate, card.classes, radius)}"
+            advance.reach(n0 + n)
+        abstained = certificate.label == ABSTAIN
+        yield Prediction(
+            file=path,
+            abstained=abstained,
+            label=None if abstained else certificate.label,
+            class_name=None if abstained else card.classes[certificate.label],
+            radius=float(rounded_down(certificate.radius, 4)),
+            asked=radius,
+            sigma=card.sigma,
+            n0=n0,
+            n=n,
+            drawn=certificate.drawn,
+            alpha=alpha,
+            seed=seed,
+            exact=image.dtype == torch.uint8,  # which gets exact noise
+            precision=precision,
+        )
 
 
 def _check_authority(
@@ -107,9 +152,3 @@ def _image(path: Path, card: ModelCard) -> Tensor:
 def _number(image: Tensor) -> int:
     """A number that names the image's noise: the same image, the same answer."""
     return int.from_bytes(hashlib.sha256(image.numpy().tobytes()).digest()[:7], "little")
-
-
-def _verdict(certificate: Certificate, classes: Sequence[str], radius: float | None) -> str:
-    if certificate.label == ABSTAIN:
-        return "abstains" if radius is None else f"abstains\tno label shown within {radius:g}"
-    return f"{classes[certificate.label]}\tradius {rounded_down(certificate.radius, 4)}"

@@ -3,12 +3,41 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 ROUNDS = 3
+
+
+class Measured(NamedTuple):
+    """A line of a benchmark, and its figures for programs: of the place, or of a comparison."""
+
+    line: str
+    figures: Mapping[str, Any]
+
+
+def place(line: str, gpu: str | None = None, peak: float | None = None) -> Measured:
+    """Where a benchmark runs."""
+    threads = None if gpu else torch.get_num_threads()
+    about = {"torch": torch.__version__, "threads": threads, "gpu": gpu, "matrix_rate": peak}
+    return Measured(line, about)
+
+
+def comparison(
+    line: str,
+    what: str,
+    *,
+    plain: float,
+    ours: float,
+    ordinary: float | None = None,
+    matrix_share: float | None = None,
+) -> Measured:
+    """Samples a second, plain and ours."""
+    rates = {"plain": plain, "ours": ours, "ordinary": ordinary, "ratio": ours / plain}
+    return Measured(line, {"what": what, **rates, "matrix_share": matrix_share})
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from macer import forms
+from macer.forms import one_line
 from macer.logs import CertificateLog, describe_images
 from macer.mistake import Mistake
 from macer.scores import (
@@ -20,6 +23,10 @@ from macer.scores import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+# Of tables that programs read: the same for every log. The field's σ ≤ 1 and n = 100,000 certify
+# up to 3.81.
+RADII = tuple(0.25 * i for i in range(17))
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Row:
     n: int | None
     alpha: float | None
     bound: str | None
+    asked: int | None  # images that were to be certified, those of the log among them
+    noise: str | None  # ordinary, where it was not exact
 
 
 @dataclass(frozen=True)
@@ -56,9 +65,11 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
     radii = usual_radii(logs) if radii is None else tuple(radii)
     if any(not math.isfinite(r) or r < 0 for r in radii):
         raise Mistake(f"radii must be finite and ≥ 0, got {', '.join(f'{r:g}' for r in radii)}")
+    if len(texts := [radius_text(r) for r in radii]) > len(set(texts)):
+        raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    notes = (*_notes(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    notes = (*_notes(rows), *_doubts(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
     return Table(tuple(radii), tuple(rows), notes)
 
 
@@ -71,7 +82,8 @@ def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[
     for row in table.rows:
         accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
         difference = [_difference_text(row, table.rows[0])] * compared
-        settings = [images_text(row.images, row.which), thousands(row.n), setting(row.alpha)]
+        images = images_text(row.images, row.which, row.asked)
+        settings = [images, thousands(row.n), setting(row.alpha)]
         acr = with_error(row.acr, row.standard_error)
         rows.append([row.name, setting(row.sigma), *accuracies, acr, *difference, *settings])
     return header, rows
@@ -91,12 +103,12 @@ def csv(table: Table) -> str:
     """A table as comma-separated values in full precision; what is unknown is empty."""
     header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
-    header += ["images", "which", "n0", "n", "alpha", "bound"]
+    header += ["images", "which", "n0", "n", "alpha", "bound", "asked", "noise"]
     rows = [
         [
             *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
             *(row.difference or (None, None, None)),
-            *(row.images, row.which, row.n0, row.n, row.alpha, row.bound),
+            *(row.images, row.which, row.n0, row.n, row.alpha, row.bound, row.asked, row.noise),
         ]
         for row in table.rows
     ]
@@ -112,14 +124,31 @@ def terminal(table: Table) -> "RenderableType":
     last = 2 + len(table.radii)
     accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
     others = [[*line[:2], *line[last:]] for line in [header, *rows]]
-    notes = [Text(f" {note}", style="dim") for note in table.notes]
+    notes = [Text(f" {one_line(note)}", style="dim") for note in table.notes]
     title = "Certified accuracy at ℓ₂ radius"
     return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
 
 
-def images_text(count: int, which: str) -> str:
+def images_text(count: int, which: str, asked: int | None) -> str:
     """Which images, and how many."""
-    return which if f"{count:,} images within" in which else f"{which} ({count:,})"
+    if f"{count:,} images within" in which:
+        return which.replace(f"{count:,} images", f"{count_text(count, asked)} images")
+    return f"{which} ({count_text(count, asked)})"
+
+
+def count_text(count: int, asked: int | None) -> str:
+    """How many images, of how many that were to be certified if there are more."""
+    return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
+
+
+def images_of(log: CertificateLog) -> str:
+    """Which images a log has, and how many."""
+    return images_text(len(log.idx), describe_images(log), asked_images(log))
+
+
+def asked_images(log: CertificateLog) -> int | None:
+    """How many images were to be certified, those that were not asked for but are there too."""
+    return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 
 def setting(value: float | str | None) -> str:
@@ -179,6 +208,8 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
         n=log.n,
         alpha=log.alpha,
         bound=log.bound,
+        asked=asked_images(log),
+        noise=log.noise,
     )
 
 
@@ -203,6 +234,23 @@ def _notes(rows: Sequence[Row]) -> list[str]:
             "do not compare their ACRs directly."
         )
     return notes
+
+
+def _doubts(rows: Sequence[Row]) -> list[str]:
+    """What keeps certificates from being all that they look like."""
+    doubts = [
+        f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
+        "and its figures are of these alone."
+        for row in rows
+        if row.asked not in (None, row.images)
+    ]
+    if ordinary := [row.name for row in rows if row.noise == "ordinary"]:
+        whose = "" if len(ordinary) == len(rows) else f" ({', '.join(ordinary)})"
+        doubts.append(
+            f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
+            "floating point."
+        )
+    return doubts
 
 
 def _errors_note(rows: Sequence[Row]) -> str:
@@ -232,6 +280,7 @@ def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
     from rich.table import Table as Grid
     from rich.text import Text
 
+    lines = [[one_line(cell) for cell in line] for line in lines]
     grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(lines[0]):
         grid.add_column(Text(name), justify="right" if i else "left", overflow="fold")

@@ -1,30 +1,38 @@
 """`macer zoo`, `recipes`, `data` and `bench`: what there is here, and how fast it runs."""
 
 from macer.commands.parameters import Data, Device, chosen_device
-from macer.commands.printing import print_line, print_table
+from macer.commands.printing import Result, print_line, print_table
 from macer.mistake import Mistake
 from macer.recipes import Whole, read_recipe, recipe_names
 
 
-def zoo() -> None:
+def zoo() -> Result:
     """List the trained models that come with macer; zoo:NAME stands for a run or a model file."""
     from macer.catalogue import HEADER, catalogue
+    from macer.tables import RADII
 
-    if rows := catalogue():
-        print_table(HEADER, rows)
+    models = catalogue()
+    if models:
+        print_table(HEADER, [model.cells() for model in models])
     else:
         print_line("no trained models come with this macer")
+    return {"radii": RADII, "models": models}
 
 
-def recipes() -> None:
+def recipes() -> Result:
     """List the recipes that come with macer."""
     keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
     recipes = {name: read_recipe(name) for name in recipe_names()}
     rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
     print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
+    listed = [
+        {"name": name, **{key: recipe[key] for key in ("dataset", *keys)}}
+        for name, recipe in recipes.items()
+    ]
+    return {"recipes": listed}
 
 
-def data(*, data: Data = None, download: str | None = None) -> None:
+def data(*, data: Data = None, download: str | None = None) -> Result:
     """List the data sets: which are here, and where the others come from.
 
     Parameters
@@ -38,8 +46,10 @@ def data(*, data: Data = None, download: str | None = None) -> None:
     folder = data_folder(data)
     if download:
         fetch(download, folder)
-    rows = [(p.name, str(p.path or "no"), p.source, p.licence) for p in located(folder)]
+    places = located(folder)
+    rows = [(p.name, str(p.path or "no"), p.source, p.licence) for p in places]
     print_table(("data set", "here", "source", "licence"), rows)
+    return {"folder": folder, "data_sets": places}
 
 
 def bench(
@@ -48,7 +58,7 @@ def bench(
     images: Whole | None = None,
     n: Whole | None = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Time certification, or training, against a plain implementation, in one run.
 
     LeNet on a CPU; ResNet-110, ResNet-18 and wide14 on a GPU.
@@ -68,12 +78,16 @@ def bench(
     if train:
         from macer.bench_train import run_train_bench
 
-        lines = run_train_bench(device=device_)
+        parts = run_train_bench(device=device_)
     else:
         from macer.bench import run_bench
 
-        lines = run_bench(
+        parts = run_bench(
             images=20 if images is None else images, n=2000 if n is None else n, device=device_
         )
-    for line in lines:
-        print_line(line)
+    measured = []
+    for part in parts:
+        print_line(part.line)
+        measured.append(part.figures)
+    place, *results = filter(None, measured)
+    return {"device": device_.type, **place, "results": results}

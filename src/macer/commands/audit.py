@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.commands.parameters import Data, Device, Normalise, Weights, chosen_device
-from macer.commands.printing import print_line
+from macer.commands.printing import Result, print_line
 from macer.mistake import Mistake
 from macer.recipes import Whole
 from macer.zoo import certificates_folder, in_zoo
@@ -51,7 +51,7 @@ def verify(
     skip: Whole | None = None,
     data: Data = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
     Parameters
@@ -70,6 +70,7 @@ def verify(
     """
     from macer import verification
     from macer.certifying import chosen_images
+    from macer.scope import images_of
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
@@ -83,7 +84,14 @@ def verify(
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
     verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
     print_line("model, its outputs, data, labels and table are those of the journal")
-    _draw_again(contents, found, split, resample, device_)
+    resampled = _draw_again(contents, found, split, resample, device_)
+    return {
+        "folder": certificates_folder(run),
+        "certificates": len(contents.records),
+        "asked": None if contents.scope is None else len(images_of(contents.scope)),
+        "resampled": resampled,
+        "power": verification.power(len(contents.records), resampled),
+    }
 
 
 def _draw_again(
@@ -92,19 +100,19 @@ def _draw_again(
     split: "Split",
     resample: int | None,
     device: "torch.device",
-) -> None:
-    """Certify some images again from their seeds, where their arithmetic can be repeated."""
+) -> int:
+    """Certify some images again from their seeds, where that can be repeated; how many."""
     from macer import verification
     from macer.progress import bar
 
     images = len(contents.records)
     if resample is None and (reason := verification.elsewhere(contents.header, device)):
         print_line(f"no image sampled again, which needs the machine's like: {reason}")
-        return
+        return 0
     drawn = verification.enough(images) if resample is None else min(resample, images)
     if not drawn:
         print_line("no image sampled again: that the counts are those of the seed is not checked")
-        return
+        return 0
     again = verification.resample(contents, target, split, images=drawn, device=device)
     with bar("sampling again", drawn, "images") as advance:
         for _ in again:
@@ -113,6 +121,7 @@ def _draw_again(
         f"{drawn} images sampled again: equal counts; if one record in a hundred were false, one "
         f"of them would be found with probability {verification.power(images, drawn):.2f}"
     )
+    return drawn
 
 
 def attack(
@@ -129,7 +138,7 @@ def attack(
     seed: Whole = 0,
     data: Data = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Try to falsify a run's certificates by attacks from inside their balls.
 
     Parameters
@@ -161,9 +170,11 @@ def attack(
         for trial in falsification.falsify(contents, records, found, split, search, device=device_):
             trials.append(trial)
             advance(1)
-    for line in falsification.summary(trials, contents, search):
+    findings = falsification.findings(trials, contents)
+    for line in falsification.summary(findings, search):
         print_line(line)
     falsification.check(trials, contents)
+    return {"folder": certificates_folder(run), "search": search, "findings": findings}
 
 
 def _sources(

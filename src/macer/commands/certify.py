@@ -18,7 +18,7 @@ from macer.commands.parameters import (
     Weights,
     chosen_device,
 )
-from macer.commands.printing import print_line, print_report
+from macer.commands.printing import Result, print_line, print_report
 from macer.mistake import Mistake
 from macer.ranks import joined
 from macer.recipes import CertifyRecipe, Whole
@@ -46,7 +46,7 @@ def certify(
     out: Path | None = None,
     batch_size: Whole | None = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Certify a model's test images, or those it held out; continues where it stopped.
 
     Parameters
@@ -71,11 +71,10 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certifying import at_radius, certify_data_set, chosen_images
+    from macer.certifying import certify_data_set, chosen_images
     from macer.data import classes_of, load
     from macer.held_out import check_held_out, first_held_out
     from macer.journal import HELD_OUT
-    from macer.logs import read_log
     from macer.sharding import certify_together
     from macer.targets import check_target, find_target
 
@@ -107,13 +106,29 @@ def certify(
         contents = certify_together(
             certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
         )
-    if settings.radius is not None:
-        print_line(at_radius(contents))
-    else:
-        folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-        print_report([read_log(one) for one in folders])
+    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    result = _told(contents, folders)
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
+    return result
+
+
+def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
+    """Print what folders of certificates say: scores, or what holds at one radius."""
+    from macer.certifying import at_radius
+    from macer.logs import read_log
+
+    result: Result = {
+        "folder": folders[0],
+        "certificates": len(contents.records),
+        "report": None,
+        "at_radius": None,
+    }
+    if contents.header["radius"] is None:
+        return result | {"report": print_report([read_log(folder) for folder in folders])}
+    found = at_radius(contents)
+    print_line(found.line())
+    return result | {"at_radius": found}
 
 
 def _folder_of(target: str, weights: Path | None) -> Path:
@@ -133,7 +148,7 @@ def _dataset_of(target: str, weights: Path | None) -> str:
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
 
 
-def merge(*parts: Path, out: Path) -> None:
+def merge(*parts: Path, out: Path) -> Result:
     """Put certificates that were made in parts, on several machines say, into one folder.
 
     Parameters
@@ -143,9 +158,8 @@ def merge(*parts: Path, out: Path) -> None:
     out
         Folder for all of them; a new one, or one to add to.
     """
-    from macer.certifying import at_radius, check_place
+    from macer.certifying import check_place
     from macer.journal import JOURNAL, merge_journals, read_journal
-    from macer.logs import read_log
     from macer.progress import note
 
     if not parts:
@@ -156,10 +170,7 @@ def merge(*parts: Path, out: Path) -> None:
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")
     print_line(f"{len(contents.records)} certificates in {out}")
-    if contents.header["radius"] is None:
-        print_report([read_log(out)])
-    else:
-        print_line(at_radius(contents))
+    return _told(contents, [out]) | {"dropped": contents.dropped}
 
 
 def predict(
@@ -173,7 +184,7 @@ def predict(
     seed: Whole = 0,
     precision: Precision = "auto",
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Label image files with a certified radius, or abstain.
 
     Parameters
@@ -198,9 +209,11 @@ def predict(
     if not images:
         raise Mistake("images must name at least one file, got none")
     device_ = chosen_device(device)
-    lines = predict_files(
+    predictions = []
+    for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
         device=device_,
-    )  # fmt: skip
-    for line in lines:
-        print_line(line)
+    ):  # fmt: skip
+        print_line(*prediction.fields())
+        predictions.append(prediction)
+    return {"run": run, "predictions": predictions}

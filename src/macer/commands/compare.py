@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from macer.commands.parameters import Data, Device, Skip, Start, Stop, chosen_device
-from macer.commands.printing import print_line, print_table
+from macer.commands.printing import Result, print_line, print_report, print_table
 from macer.commands.train import recipe_of
 from macer.mistake import Mistake
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
 
 
-def demo(*, out: Path = Path("demo"), device: Device = "auto") -> None:
+def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:
     """Train, certify and report on the embedded data: Gaussian against MACER, in two minutes.
 
     Parameters
@@ -19,7 +19,12 @@ def demo(*, out: Path = Path("demo"), device: Device = "auto") -> None:
     """
     from macer.demo import run_demo
 
-    run_demo(out, chosen_device(device))
+    made = run_demo(out, chosen_device(device))
+    table = print_report(made.logs)
+    print_line(made.line())
+    print_line(f"curves: {made.plot}")
+    print_line(f"page:   {made.html}")
+    return {"out": out, "report": table, "plot": made.plot, "html": made.html}
 
 
 def compare(
@@ -36,7 +41,7 @@ def compare(
     skip: Skip = 10,
     held_out: Whole = 0,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Train recipes with the same seeds, certify the models, and compare them with the first.
 
     Parameters
@@ -77,9 +82,11 @@ def compare(
         device=chosen_device(device),
         held_out=held_out,
     )
+    notes = comparison.notes(entries)
     print_table(*comparison.cells(entries))
-    for line in comparison.notes(entries):
+    for line in notes:
         print_line(line)
+    return {"out": out, "recipes": comparison.scores(entries), "notes": notes}
 
 
 def _sample_recipes() -> list[str]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from macer.commands.parameters import Data, Device, chosen_device
-from macer.commands.printing import print_line, print_table, print_text
+from macer.commands.printing import Result, print_line, print_table, print_text
 from macer.mistake import Mistake
 from macer.pictures import check_picture
 from macer.progress import note
@@ -35,7 +35,7 @@ def paper(
     markdown: bool = False,
     plot: Path | None = None,
     device: Device = "auto",
-) -> None:
+) -> Result:
     """The tables and figures of the MACER paper, what was published beside what is here.
 
     Parameters
@@ -79,8 +79,7 @@ def paper(
     if item is None:
         if train or commands or only or plot:
             raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
-        _list(runs)
-        return
+        return _result(items=_list(runs))
     chosen = chosen_rows(read_item(item), only)
     if plot and not chosen.panels:
         raise Mistake(f"plot must be left out with {item}, which is a table, got {plot}")
@@ -90,9 +89,10 @@ def paper(
     images = _images_of(start, stop, skip)
     settings = CertifyRecipe(n0=n0, n=n, alpha=alpha)
     if commands:
-        for line in _commands(chosen, share, runs, images, settings, data):
+        lines = list(_commands(chosen, share, runs, images, settings, data))
+        for line in lines:
             print_line(line)
-        return
+        return _result(chosen, commands=lines)
     from macer import forms, paper_tables, reproduction
 
     if train:
@@ -111,30 +111,43 @@ def paper(
 
         draw(chosen, found, plot)
     cells, notes = paper_tables.cells(chosen, found), paper_tables.notes(chosen, found)
+    todo = paper_tables.todo(chosen, found, only)
     if latex or markdown:
         print_text((forms.latex if latex else forms.markdown)(*cells, notes))
     else:
         print_line(f"{item} · {chosen.title}")
         print_table(*cells)
-        for line in [*notes, *paper_tables.todo(chosen, found, only)]:
+        for line in [*notes, *todo]:
             print_line(line)
     if plot:
         note(f"figure: {plot}")
     elif chosen.panels:
         note(f"draw it with --plot {item}.png")
+    models = paper_tables.models(chosen, found)
+    return _result(chosen, models=models, notes=[*notes, *todo], plot=plot)
 
 
-def _list(runs: Path) -> None:
+def _result(item: "Item | None" = None, **found: Any) -> Result:
+    """What was asked for; the rest is None."""
+    about = {name: getattr(item, name, None) for name in ("title", "radii")}
+    rest = dict.fromkeys(("items", "commands", "models", "notes", "plot"))
+    return {"item": item and item.name, **about, **rest, **found}
+
+
+def _list(runs: Path) -> list[Result]:
     """All tables and figures, and how much of them is here."""
     from macer.paper import item_names, read_item
     from macer.reproduction import find
 
-    rows = []
+    items: list[Result] = []
     for item in map(read_item, item_names()):
         models = {one.row.run(): one.log for one in find(item, runs)}
         here = sum(log is not None for log in models.values())
-        rows.append((item.name, item.title, f"{len(models)}", f"{here}"))
+        one = {"name": item.name, "title": item.title, "models": len(models), "certified": here}
+        items.append(one)
+    rows = [[str(value) for value in one.values()] for one in items]
     print_table(("name", "what", "models", f"certified in {runs}"), rows)
+    return items
 
 
 def _images_of(start: int | None, stop: int | None, skip: int | None) -> "ImagesOf":

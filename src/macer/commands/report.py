@@ -1,9 +1,13 @@
 """`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from macer.commands.printing import print_line, print_report, print_table, print_text
+from cyclopts import Parameter
+
+from macer.commands.printing import Result, print_line, print_report, print_table, print_text
 from macer.mistake import Mistake
 from macer.recipes import Whole
 from macer.zoo import certificates_folder
@@ -14,12 +18,15 @@ def report(
     start: Whole = 0,
     stop: Whole | None = None,
     skip: Whole = 1,
+    radii: Annotated[
+        tuple[float, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
     csv: bool = False,
     latex: bool = False,
     markdown: bool = False,
     html: Path | None = None,
     plot: Path | None = None,
-) -> None:
+) -> Result:
     """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
 
     Parameters
@@ -32,6 +39,9 @@ def report(
         Image to stop before.
     skip
         Count only images whose number is a multiple of this.
+    radii
+        Radii to give the certified accuracy at; by default up to the largest certified one, and
+        in CSV and JSON always 0, 0.25 … 4.
     csv
         Print CSV instead of a table for the terminal.
     latex
@@ -70,13 +80,22 @@ def report(
 
         write_page(chosen, html, title="Certified robustness")
     form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
-    print_report(chosen, form)
+    table = print_report(chosen, form, radii)
+    tell = _beside(form != "terminal")
     for what, file in (("curves", plot), ("page", html)):
         if file:
-            print_line(f"{what}: {file}")
+            tell(f"{what}: {file}")
+    return {"report": table, "plot": plot, "html": html}
 
 
-def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> None:
+def _beside(alone: bool) -> Callable[[str], None]:
+    """Where a line goes: to standard error where a form stands alone on standard output."""
+    from macer.progress import note
+
+    return note if alone else print_line
+
+
+def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     """How held-out accuracy and radius rose while runs were trained, over epochs and seconds.
 
     Parameters
@@ -101,11 +120,13 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> None:
     read = [replace(one, name=name) for one, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
+    notes = histories.notes(read)
     if csv:
         print_text(histories.csv(read))
-        return
-    print_table(histories.HEADER, histories.rows(read))
-    for line in histories.notes(read):
-        print_line(line)
+    else:
+        print_table(histories.HEADER, histories.rows(read))
+        for line in notes:
+            print_line(line)
     if plot:
-        print_line(f"curves: {plot}")
+        _beside(csv)(f"curves: {plot}")
+    return {"runs": read, "notes": notes, "plot": plot}

@@ -9,7 +9,7 @@ from cyclopts import App
 from cyclopts.config import Dict
 
 from macer.commands.parameters import Data, Device, chosen_device
-from macer.commands.printing import print_line
+from macer.commands.printing import Result, print_line
 from macer.foreign import nearest
 from macer.mistake import Mistake
 from macer.ranks import joined
@@ -28,7 +28,7 @@ def train(
     validate_every: Whole = 1,
     validate_samples: Whole = 32,
     tensorboard: bool = False,
-) -> None:
+) -> Result:
     """Train a model; every field of the recipe can be overridden by its flag.
 
     Parameters
@@ -77,10 +77,20 @@ def train(
             watch=watch,
             ranks=ranks,
         )
-    print_line(trained_line(str(folder), Run(folder).read_manifest().get("speed", {})))
+    manifest = Run(folder).read_manifest()
+    speed = manifest.get("speed", {})
+    print_line(trained_line(str(folder), speed))
     source = f" --data {shlex.quote(str(data))}" if data else ""
     other = "; the images that it held out, with --held-out" if fields.held_out else ""
     print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}{other}")
+    known = ("seconds", "samples_per_second", "matrix_rate", "matrix_share")
+    return {
+        "run": folder,
+        "recipe": recipe,
+        "fields": fields,
+        "weights_sha256": manifest["weights_sha256"],
+        **{name: speed.get(name) for name in known},
+    }
 
 
 def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
@@ -104,7 +114,7 @@ def recipe_of(name: str) -> TrainRecipe:
     return recipe
 
 
-def export(run: Path, /, *, out: Path, overwrite: bool = False) -> None:
+def export(run: Path, /, *, out: Path, overwrite: bool = False) -> Result:
     """Write a model into a file of half the size, weights rounded to float16.
 
     Parameters
@@ -119,7 +129,9 @@ def export(run: Path, /, *, out: Path, overwrite: bool = False) -> None:
     from macer.export import export_model
 
     sha256 = export_model(run, out, overwrite=overwrite)
+    size = out.stat().st_size
     print_line(
-        f"exported {out}: {out.stat().st_size:,} bytes, SHA-256 {sha256}; "
+        f"exported {out}: {size:,} bytes, SHA-256 {sha256}; "
         "its certificates are those of the weights rounded to float16"
     )
+    return {"out": out, "bytes": size, "weights_sha256": sha256}
