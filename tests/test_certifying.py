@@ -105,6 +105,8 @@ def test_certificates_made_in_parts_merge_into_the_table_of_one_run() -> None:
     )
     assert main(["merge", *parts, "whole", "--out", "merged"]) == 0
     assert table(Path("merged")) == whole
+    assert read_journal(Path("merged/certificates.journal")).scope == ((0, 24, 1),)
+    assert main(["verify", "merged", "--target", "nets:net"]) == 0
 
 
 def test_certificates_of_other_settings_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
@@ -476,3 +478,31 @@ def test_a_batch_size_below_1_is_refused() -> None:
             target, split, "mnist-sample", [0], CertifyRecipe(), Path("a"),
             device=torch.device("cpu"), batch_size=0,
         )  # fmt: skip
+
+
+def test_a_family_cannot_grow_and_its_level_is_that_of_all_its_images(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    certified("a", "--stop", "10", "--family")
+    header = read_journal(Path("a/certificates.journal")).header
+    assert header["family"] == 10 and header["alpha"] == 0.001 / 10
+    capsys.readouterr()
+    again = ["certify", "nets:net", "--out", "a", *SETTINGS, "--start", "10", "--stop", "20"]
+    assert main([*again, "--family"]) == 2
+    assert capsys.readouterr().err == (
+        "macer: family must be all images that share alpha, 10 in a/certificates.journal, got 20; "
+        "certify all of them at once into another --out\n"
+    )
+    assert main([*again, "--alpha", "0.0001"]) == 2
+    assert "family must be 10 to continue" in capsys.readouterr().err
+    certified("b", "--start", "10", "--stop", "20", "--family")
+    assert main(["merge", "a", "b", "--out", "both"]) == 2
+    assert "family must be all images that share alpha" in capsys.readouterr().err
+    assert main(["verify", "a", "--target", "nets:net", "--resample", "1"]) == 0
+
+
+def test_a_certification_that_goes_on_verifies_as_one_that_was_not_stopped() -> None:
+    certified("a", "--stop", "3")
+    certified("a", "--start", "2", "--stop", "9", "--skip", "2")
+    assert read_journal(Path("a/certificates.journal")).scope == ((0, 3, 1), (4, 9, 2))
+    assert main(["verify", "a", "--target", "nets:net", "--resample", "2"]) == 0
