@@ -110,6 +110,23 @@ def test_more_votes_than_samples_fail(desk, capsys):
     assert "votes of 500 samples" in capsys.readouterr().err
 
 
+def test_more_votes_than_were_drawn_fail_even_if_n_samples_could_have_them(desk, capsys):
+    command = "certify auditnet:net --dataset mnist-sample --sigma 0.5 --n 500 --stop 4"
+    assert main([*command.split(), "--radius", "0.05", "--out", "at"]) == 0
+
+    def stuff(record):
+        evidence = record.certificate
+        votes = list(evidence.estimation)
+        votes[(evidence.selected + 1) % 10] += 1
+        return replace(record, certificate=replace(evidence, estimation=tuple(votes)))
+
+    drawn = read_journal(desk / "at" / "certificates.journal").records[0].certificate.drawn
+    assert drawn < 500
+    rewrite(desk / "at", stuff)
+    assert verify("at") == 1
+    assert f"image 0: {drawn + 1} votes of {drawn} samples" in capsys.readouterr().err
+
+
 def test_other_weights_fail(desk, capsys):
     (desk / "othernet.py").write_text(NET.format(seed=1))
     assert main(["verify", "clopper-pearson", "--target", "othernet:net"]) == 1
