@@ -80,7 +80,7 @@ def certify_data_set(
         _check(target, split, dataset, one, batch_size)
     check_place(folder, target.weights_sha256, part)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
-    rows = network_rows(device, batch_size, target.shape)
+    rows = network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
     with ExitStack() as stack:
         journals = [
@@ -163,6 +163,7 @@ def certify_by_recipes(
     arguments: dict[str, Any] = {
         "sigma": sigma,
         **{name: getattr(recipe, name) for name in ("n0", "n", "alpha", "seed", "exact")},
+        "row_by_row": recipe.row_by_row,
         "labels": labels if recipe.score else None,
         "indices": indices,
         "batch_size": batch_size,

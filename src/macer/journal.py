@@ -197,7 +197,7 @@ def _check_header(path: Path, found: Header, header: Header) -> None:
 
 def _difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
     """The first entry in which two headers differ, with both its values."""
-    a, b = ({"split": "test"} | header for header in (a, b))
+    a, b = ({"split": "test", "row_by_row": False} | header for header in (a, b))
     differing = (name for name in {**a, **b} if a.get(name) != b.get(name))
     name = next(differing, None)
     return None if name is None else (name, a.get(name), b.get(name))

@@ -32,6 +32,7 @@ def predict_files(
     radius: float | None = None,
     seed: int,
     precision: str,
+    row_by_row: bool = False,
     device: torch.device,
 ) -> Iterator[str]:
     """A line for each file: its label and radius, or an abstention.
@@ -48,7 +49,7 @@ def predict_files(
         certify_one = partial(certify_at, radius=radius)
     precision = resolved(precision, device)
     if target.is_dir():
-        _check_authority(target, precision)
+        _check_authority(target, precision, row_by_row)
     model = for_inference(trained, shape=card.shape, precision=precision, device=device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
@@ -61,13 +62,14 @@ def predict_files(
                 n=n,
                 alpha=alpha,
                 seed=seed,
+                row_by_row=row_by_row,
                 indices=[_number(image)],
                 progress=advance,
             )
         yield f"{path}\t{_verdict(certificate, card.classes, radius)}"
 
 
-def _check_authority(run: Path, precision: str) -> None:
+def _check_authority(run: Path, precision: str, row_by_row: bool) -> None:
     journal = run / JOURNAL
     if not journal.exists():
         return
@@ -76,6 +78,12 @@ def _check_authority(run: Path, precision: str) -> None:
         raise Mistake(
             f"precision must be {header['precision']}, that of the certificates in {run}, "
             f"got {precision}; add --precision {header['precision']}"
+        )
+    if (certified := header.get("row_by_row", False)) != row_by_row:
+        flag = "--row-by-row" if certified else "--no-row-by-row"
+        raise Mistake(
+            f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "
+            f"add {flag}"
         )
     weights = sha256_of_file(Run(run).model)
     if header["weights_sha256"] != weights:

@@ -48,7 +48,7 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     )
     squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
     drawn = torch.tensor([evidence.drawn])
-    level = {name: header[name] for name in ("sigma", "n", "alpha")}
+    level = {name: header[name] for name in ("sigma", "n", "alpha", "exact")}
     if header["radius"] is not None:
         radius = header["radius"]
         [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
@@ -105,7 +105,10 @@ def resample(
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    recipe = CertifyRecipe(**{f.name: contents.header[f.name] for f in fields(CertifyRecipe)})
+    header = contents.header  # an older one may lack settings that had only one value then
+    recipe = CertifyRecipe(
+        **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
+    )
     model = for_inference(
         target.model, shape=target.shape, precision=recipe.precision, device=device
     )

@@ -171,6 +171,7 @@ def predict(
     radius: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
+    row_by_row: bool = False,
     device: Device = "auto",
 ) -> None:
     """Label image files with a certified radius, or abstain.
@@ -191,6 +192,8 @@ def predict(
         Ask only whether the label holds within this radius: usually far fewer samples.
     seed
         Seed of the noise.
+    row_by_row
+        Show the network one noisy image at a time, if its rows depend on one another; slow.
     """
     from macer.prediction import predict_files
 
@@ -199,7 +202,7 @@ def predict(
     device_ = chosen_device(device)
     lines = predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        device=device_,
+        row_by_row=row_by_row, device=device_,
     )  # fmt: skip
     for line in lines:
         print_line(line)
