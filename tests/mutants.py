@@ -207,7 +207,7 @@ MUTANTS = {
         "inference.py",
         "if not made_of_torch(model, images):",
         "if False:",
-        "test_origins.py",
+        "test_tracing.py",
     ),
     "ordinary noise for multiples of 1/255": Mutant(
         "certification.py",

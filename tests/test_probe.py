@@ -132,7 +132,7 @@ ASK = [certify, predict, partial(certify_at, radius=0.05), by_smooth]
 @pytest.mark.parametrize("model", [*MIXING, RandomOutside])
 def test_a_model_whose_rows_influence_one_another_is_refused(ask, model):
     for distance in (0.1, -0.3):
-        with pytest.raises(Mistake, match=rf"^{LINE}, got others; .* --row-by-row "):
+        with pytest.raises(Mistake, match=rf"^{LINE}, got others; .* add --row-by-row "):
             ask(model(), at_distance(distance), sigma=0.25, n=100)
 
 

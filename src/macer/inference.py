@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.mistake import Mistake
-from macer.origins import made_of_torch
 from macer.probe import check_calls, check_model, few_images
-from macer.tracing import Layers, alone, calls, has_hooks
+from macer.tracing import Layers, alone, calls, has_hooks, made_of_torch
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -172,5 +172,5 @@ def _require_equal(a: Tensor, b: Tensor, *, alone: bool, rounding: float = 0.0) 
     raise Mistake(
         "the model must give an image the same logits in any company and at any time, got "
         "others; it may use batch statistics or dropout in eval mode: if only the batch matters, "
-        "--row-by-row (row_by_row=True) shows it one image at a time"
+        "add --row-by-row (row_by_row=True), which shows it one image at a time"
     )

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from macer.certification import ABSTAIN, Images, as_images, as_tensor, certify, predict
 from macer.inference import for_inference, resolved
 from macer.mistake import Mistake
-from macer.origins import tensors_of
 from macer.probe import check_model
+from macer.tracing import tensors_of
 
 
 class Smooth:

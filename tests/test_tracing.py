@@ -13,7 +13,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from macer.inference import for_inference
-from macer.origins import made_of_torch
+from macer.tracing import made_of_torch
 
 CPU = torch.device("cpu")
 
