@@ -217,6 +217,20 @@ def test_a_state_that_returns_after_two_calls_is_seen():
             certify(network(Alternating()), IMAGES, sigma=0.5, n=100, row_by_row=row_by_row)
 
 
+def test_the_first_batch_is_shown_again_after_all_others():
+    class Tiring(nn.Module):
+        """The same function in its first calls: as many as there are batches, less one."""
+
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x + (self.calls >= EXCHANGES + 4)
+
+    with pytest.raises(Mistake, match=LINE):
+        certify(network(Tiring()), IMAGES, sigma=0.5, n=100)
+
+
 @pytest.mark.parametrize(
     "layer", [BatchStatistics, AlwaysDropout, Counting, lambda: TrainingNorm(1), FixedDropout]
 )
