@@ -169,9 +169,69 @@ MUTANTS = {
     ),
     "no probe": Mutant(
         "probe.py",
-        "if not torch.equal(a.nan_to_num(), b.nan_to_num()):",
-        "if False:",
+        "    if same.all():\n",
+        "    if True:\n",
         "test_probe.py",
+    ),
+    "the probe exchanges no rows": Mutant(
+        "probe.py",
+        "chosen = (numbers >> bit) % 2 == 1",
+        "chosen = numbers >= 0",
+        "test_probe.py",
+    ),
+    "the probe takes NaN for 0": Mutant(
+        "probe.py",
+        "same = (a == b) | (a.isnan() & b.isnan())",
+        "same = a.nan_to_num() == b.nan_to_num()",
+        "test_probe.py",
+    ),
+    "the probe leaves the order": Mutant(
+        "probe.py",
+        "_require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)",
+        "pass",
+        "test_probe.py",
+    ),
+    "the probe does not come back": Mutant(
+        "probe.py",
+        "    _require_equal(network(first), a, alone=alone)\n",
+        "",
+        "test_probe.py",
+    ),
+    "the probe looks at images without noise": Mutant(
+        "probe.py",
+        "return batch[:rows].permute(0, 2, 3, 1)",
+        "return batch[:rows].permute(0, 2, 3, 1).clamp(0, 1)",
+        "test_probe.py",
+    ),
+    "several rows at a time": Mutant(
+        "smoothing.py",
+        "    if row_by_row:\n        return 1\n",
+        "",
+        "test_probe.py",
+    ),
+    "compiled code is traced": Mutant(
+        "inference.py",
+        "if not made_of_torch(model, images[:2]):",
+        "if False:",
+        "test_tracing.py",
+    ),
+    "ordinary noise for multiples of 1/255": Mutant(
+        "certification.py",
+        "grid = None if exact is False else _on_grid(images)",
+        "grid = _on_grid(images) if exact else None",
+        "test_exact.py",
+    ),
+    "soft outputs rounded to nearest": Mutant(
+        "smoothing.py",
+        "(u.softmax(dim=2) / SOFT_UNIT).long()",
+        "(u.softmax(dim=2) / SOFT_UNIT).round().long()",
+        "test_certification.py",
+    ),
+    "a stale copy answers": Mutant(
+        "smooth.py",
+        "            self._prepared.clear()\n",
+        "            pass\n",
+        "test_smooth.py",
     ),
     "radius printed rounded up": Mutant(
         "journal.py", "rounding=ROUND_FLOOR", "rounding='ROUND_CEILING'", "test_journal.py"
@@ -276,7 +336,7 @@ MUTANTS = {
     ),
     "ragged batch": Mutant(
         "smoothing.py",
-        "torch.cat([network(part) for part in torch.split(batch, rows)])",
+        "in_parts(network, batch, rows)",
         "torch.nn.functional.pad(network(batch[: chunks.rows[-1]]), "
         "(0, 0, 0, len(batch) - chunks.rows[-1]))",
         "test_certification.py",

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,10 +21,10 @@ from macer.certification import (
     conclude,
     predict,
 )
+from macer.fixed_radius import certify_at
 from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
 from macer.noisy import CHUNK
-from macer.probe import FEW
 from macer.smooth import Smooth
 from macer.smoothing import SOFT_UNIT, Tally, sample_under_noise
 
@@ -251,11 +252,32 @@ def test_uint8_images_are_divided_by_255():
     settings = {"sigma": 0.5, "n": 200}
     model = small_network()
     ordinary = certify(model, images, exact=False, **settings)
-    assert ordinary == certify(model, images / 255, **settings)
+    assert ordinary == certify(model, images / 255, exact=False, **settings)
     assert certify(model, images, **settings) == certify(
         model, images / 255, exact=True, **settings
     )
     assert ordinary != certify(model, images, **settings)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_floats_that_are_multiples_of_a_255th_are_8_bit_images(dtype):
+    images = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
+    floats = (images.double() / 255).to(dtype)
+    assert torch.equal(as_images(floats), images)
+    assert torch.equal(as_images(images.to(dtype) / 255), images)
+    near = floats.clone()
+    near[0, 0, 0, 1] *= 1 + 2 * torch.finfo(dtype).eps
+    assert as_images(near).dtype == torch.float32
+    assert as_images(floats, exact=False).dtype == torch.float32
+
+
+def test_images_may_be_numpy_arrays():
+    images = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), dtype=np.uint8)
+    images.flags.writeable = False
+    for array in (images, images / 255, (images / 255).astype(">f4"), images[:, :, ::-1, ::-1]):
+        found = as_images(array)
+        assert found.dtype == torch.uint8
+        np.testing.assert_allclose(found / 255, array / array.max() * (images.max() / 255), 1e-6)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -267,7 +289,7 @@ def test_non_finite_logits_vote_for_nobody(bad):
     assert soft.label == ABSTAIN and soft.estimation == (0, 0)
 
 
-def test_the_network_sees_one_batch_shape_but_for_the_probes_few_images():
+def test_the_network_sees_one_batch_shape():
     shapes = set()
 
     class Watching(Constant):
@@ -276,7 +298,7 @@ def test_the_network_sees_one_batch_shape_but_for_the_probes_few_images():
             return super().forward(x)
 
     certify(Watching([0.0, 1.0]), torch.zeros(3, *SHAPE), sigma=1.0, n0=5, n=277, batch_size=50)
-    assert shapes == {(CHUNK, *SHAPE), (FEW, *SHAPE)}
+    assert shapes == {(CHUNK, *SHAPE)}
 
 
 def test_the_model_is_evaluated_in_eval_mode_and_left_as_it_was():
@@ -301,6 +323,15 @@ def test_kinds_from_one_pass_are_those_that_each_gives_alone():
             alone = certify(model, images, bound=kind.bound, beta=kind.beta, **settings)
             assert certificates == alone
     assert certify_kinds(model, images[:0], kinds, sigma=0.5) == [[], [], [], []]
+
+
+def test_soft_outputs_are_rounded_down():
+    """softmax(0, ½) is (395,890.2…, 652,685.7…) units of 2⁻²⁰: nearest would be one more."""
+    [certificate] = certify_hoeffding(Constant([0.0, 0.5]), torch.zeros(1, *SHAPE), sigma=1.0, n=50)
+    share = 1 / (1 + math.exp(-0.5)) / SOFT_UNIT
+    assert share % 1 > 0.6
+    assert certificate.estimation[1] == 50 * math.floor(share)
+    assert certificate.squares[1] == 50 * math.floor(share) ** 2
 
 
 def test_samples_in_parts_are_those_of_one_draw():
@@ -386,6 +417,22 @@ def test_images_outside_the_unit_interval_are_refused(value):
 def test_a_single_image_without_its_batch_dimension_is_refused():
     with pytest.raises(Mistake, match=r"images must have the shape .* got \(1, 4, 4\)"):
         certify(HalfSpace(2.0), torch.zeros(SHAPE), sigma=1.0)
+
+
+@pytest.mark.parametrize(
+    ("images", "got"),
+    [
+        ([[0.0]], "a tensor or a NumPy array, got list"),
+        (None, "a tensor or a NumPy array, got NoneType"),
+        (torch.zeros(1, *SHAPE, dtype=torch.int64), r"uint8 or floats in \[0, 1\], got int64"),
+        (np.zeros((1, *SHAPE), dtype=bool), r"uint8 or floats in \[0, 1\], got bool"),
+        (np.full((1, *SHAPE), "black"), r"uint8 or floats in \[0, 1\], got <U5"),
+    ],
+)
+@pytest.mark.parametrize("ask", [certify, predict, partial(certify_at, radius=0.1)])
+def test_what_is_no_image_is_refused(ask, images, got):
+    with pytest.raises(Mistake, match=rf"^images must be {got}; convert them$"):
+        ask(HalfSpace(2.0), images, sigma=1.0)
 
 
 def test_smooth_refuses_a_wrong_number_of_classes():

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,13 @@ def bright(num_classes):
     flat.weight.data.zero_()[1] = 1.0
     flat.bias.data.fill_(-1e6)[:2] = torch.tensor([0.0, -0.14 * 784])
     return nn.Sequential(nn.Flatten(), flat)
+
+class Centred(nn.Module):
+    def forward(self, x):
+        return x - x.mean()
+
+def mixing(num_classes):
+    return nn.Sequential(Centred(), net(num_classes))
 """
 
 
@@ -213,6 +221,40 @@ def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() 
     assert 0 < len(skipped) < 40
     assert all(row[2:4] == ["-1", "0.0"] for row in skipped)
     assert main(["verify", "score", "--target", "nets:net", "--resample", "40"]) == 0
+
+
+def test_a_network_whose_rows_mix_is_certified_row_by_row_and_audited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mixing = ["certify", "nets:mixing", *SETTINGS, "--stop", "4", "--out", "rows"]
+    assert main(mixing) == 2
+    assert "add --row-by-row" in capsys.readouterr().err
+    shutil.rmtree("rows")
+    assert main([*mixing, "--row-by-row"]) == 0
+    header = read_journal(Path("rows/certificates.journal")).header
+    assert (header["row_by_row"], header["rows"]) == (True, 1)
+    asked = ["--target", "nets:mixing"]
+    assert main(["verify", "rows", *asked, "--resample", "2"]) == 0
+    attack = ["--images", "1", "--steps", "1", "--restarts", "1", "--m", "2", "--n", "50"]
+    assert main(["attack", "rows", *asked, *attack]) == 0
+
+
+def test_certificates_from_before_row_by_row_are_continued_and_audited() -> None:
+    certified("now", "--stop", "3")
+    contents = read_journal(Path("now/certificates.journal"))
+    before = {k: value for k, value in contents.header.items() if k != "row_by_row"}
+    with open_journal(Path("old/certificates.journal"), before) as journal:
+        journal.append(contents.records.values())
+    assert certified("old", "--stop", "5") == certified("now", "--stop", "5")
+    assert main(["verify", "old", "--target", "nets:net", "--resample", "2"]) == 0
+    assert main(["merge", "now", "old", "--out", "both"]) == 0
+
+
+def test_ordinary_noise_is_audited_as_such() -> None:
+    certified("a", "--stop", "3", "--no-exact")
+    records = read_journal(Path("a/certificates.journal")).records.values()
+    assert [record.certificate.exact for record in records] == [False] * 3
+    assert main(["verify", "a", "--target", "nets:net", "--resample", "2"]) == 0
 
 
 def test_a_family_shares_alpha_among_its_images() -> None:
@@ -506,3 +548,21 @@ def test_a_certification_that_goes_on_verifies_as_one_that_was_not_stopped() -> 
     certified("a", "--start", "2", "--stop", "9", "--skip", "2")
     assert read_journal(Path("a/certificates.journal")).scope == ((0, 3, 1), (4, 9, 2))
     assert main(["verify", "a", "--target", "nets:net", "--resample", "2"]) == 0
+
+
+def test_certificates_of_ordinary_noise_say_so_wherever_they_go(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = certified("a", "--stop", "3", "--no-exact")
+    assert rows[0][-1] == "noise" and {row[-1] for row in rows[1:]} == {"ordinary"}
+    records = read_journal(Path("a/certificates.journal")).records
+    assert not records[0].certificate.exact
+    assert b'"exact"' not in Path("a/certificates.journal").read_bytes().splitlines()[2]
+    assert main(["verify", "a", "--target", "nets:net"]) == 0
+    Path("copied.tsv").write_bytes(Path("a/certificates.tsv").read_bytes())
+    capsys.readouterr()
+    for log in ("a", "copied.tsv"):
+        assert main(["report", log]) == 0
+        assert "ordinary noise" in capsys.readouterr().out
+    assert certified("b", "--stop", "3")[0][-1] == "counts"
+    assert read_journal(Path("b/certificates.journal")).records[0].certificate.exact

@@ -624,6 +624,11 @@ MISTAKES = [
     ("predict", 'Command "predict" parameter RUN requires an argument.'),
     ("predict run", "images must name at least one file, got none\n"),
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
+    ("certify run --row-by-row yes", "Unused Tokens: ['yes']."),
+    (
+        "certify run --row-by-row",
+        "row_by_row must be False to continue run/certificates.journal, got True; choose another ",
+    ),
     ("certify run --score yes", "Unused Tokens: ['yes']."),
     ("certify run --family yes", "Unused Tokens: ['yes']."),
     ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
@@ -677,6 +682,10 @@ MISTAKES = [
     (
         "predict run digit.png --precision bf16",
         "precision must be fp32, that of the certificates in run, got bf16; add --precision fp32\n",
+    ),
+    (
+        "predict run digit.png --row-by-row",
+        "row_by_row must be False, as for the certificates in run, got True; add --no-row-by-row\n",
     ),
     ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
     ("predict run digit.png --radius -1", "radius must be "),

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -7,11 +8,20 @@ import torch
 from scipy.stats import chisquare, norm
 from torch import nn
 
-from macer.certification import certify
+from macer.certification import (
+    Kind,
+    certify,
+    certify_bernstein,
+    certify_hoeffding,
+    certify_kinds,
+    predict,
+)
 from macer.exact import BITS, levels, threshold
+from macer.fixed_radius import certify_at
 from macer.mistake import Mistake
 from macer.noise import Purpose, stream
 from macer.noisy import CHUNK, Chunks, NoisyCopies
+from macer.smooth import Smooth
 
 SIGMAS = [0.12, 0.25, 0.5, 1.0]
 
@@ -168,6 +178,53 @@ def test_ordinary_noise_certifies_a_bit_reader_falsely_and_exact_noise_does_not(
 
     at_black, at_grey = certificates(exact=True)
     assert at_black.label == at_grey.label or max(at_black.radius, at_grey.radius) < distance
+
+
+def with_radius(ask, **settings):
+    def answer(image):
+        [found] = ask(BitReader(), image, sigma=1.0, n=2000, **settings)
+        return found.label, found.radius
+
+    return answer
+
+
+PUBLIC = {
+    "certify": with_radius(certify),
+    "certify_hoeffding": with_radius(certify_hoeffding, beta=100.0),
+    "certify_bernstein": with_radius(certify_bernstein, beta=100.0),
+    "certify_kinds": with_radius(lambda *a, **k: certify_kinds(*a, [Kind()], **k)[0]),
+    "certify_at": with_radius(certify_at, radius=1.1),
+    "Smooth": lambda image: Smooth(BitReader(), 2, 1.0).certify(image[0], 100, 2000, 0.001),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("ask", PUBLIC.values(), ids=PUBLIC.keys())
+def test_no_public_function_certifies_the_bit_reader_falsely_by_default(ask, dtype):
+    black = torch.zeros(1, 1, 32, 32, dtype=torch.uint8)
+    distance = math.hypot(*[8 / 255] * 1024)
+    images = (black, black + 8)
+    if dtype.is_floating_point:
+        images = ((black / 255).to(dtype), ((black + 8) / 255).to(dtype))
+    (a, a_radius), (b, b_radius) = map(ask, images)
+    assert a == b or max(a_radius, b_radius) < distance
+
+
+def test_predict_draws_exact_noise_by_default():
+    grey = torch.full((1, 1, 32, 32), 8 / 255)
+    ask = partial(predict, BitReader(), grey, sigma=1.0, n=200)
+    assert ask() == ask(exact=True) != ask(exact=False)
+    assert [Smooth(BitReader(), 2, 1.0).predict(grey[0], 200, 0.001)] == ask()
+
+
+def test_a_certificate_says_which_noise_it_rests_on():
+    black, grey = torch.zeros(1, 1, 4, 4), torch.full((1, 1, 4, 4), 0.3001)
+    for ask in (certify, certify_bernstein, partial(certify_at, radius=0.1)):
+        ask = partial(ask, BitReader(), sigma=1.0, n=200)
+        assert [c.exact for c in ask(black)] == [True]
+        assert [c.exact for c in ask(black, exact=False)] == [False]
+        assert [c.exact for c in ask(grey)] == [False]
+        assert [c.exact for c in ask(torch.cat([black, grey]))] == [False, False]
 
 
 # refusal

@@ -148,6 +148,22 @@ def test_a_model_file_predicts_as_its_run_does(
     assert predicted(capsys, run / "model.safetensors", digits[0]) == expected
 
 
+def test_row_by_row_the_network_sees_one_row(
+    run: Path, digits: list[str], capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
+    asked = []
+    original = certify
+
+    def watching(*arguments, **settings):
+        asked.append(settings["row_by_row"])
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr("macer.prediction.certify", watching)
+    together = predicted(capsys, run, digits[0])
+    assert predicted(capsys, run, digits[0], "--row-by-row") == together
+    assert asked == [False, True]
+
+
 def test_another_seed_draws_other_noise(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

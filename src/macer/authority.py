@@ -21,7 +21,12 @@ MOST_OUTPUTS = 16  # numbers kept of each image's logits; more classes are mixed
 
 
 def outputs_of(
-    model: nn.Module, *, shape: Sequence[int], sigma: float, device: torch.device
+    model: nn.Module,
+    *,
+    shape: Sequence[int],
+    sigma: float,
+    device: torch.device,
+    row_by_row: bool = False,
 ) -> Outputs:
     """The outputs of a prepared network on fixed noisy images, to six digits.
 
@@ -35,7 +40,9 @@ def outputs_of(
 
     images = probe_images(shape, sigma).to(device, network_dtype(model))
     with torch.inference_mode(), evaluating(model):
-        logits = model(images.contiguous(memory_format=torch.channels_last)).double().cpu()
+        images = images.contiguous(memory_format=torch.channels_last)
+        batches = torch.split(images, 1 if row_by_row else IMAGES)
+        logits = torch.cat([model(batch) for batch in batches]).double().cpu()
     if logits.shape[1] > MOST_OUTPUTS:
         signs = np.random.Generator(np.random.Philox(2)).choice(
             [-1.0, 1.0], size=(logits.shape[1], MOST_OUTPUTS)

@@ -17,3 +17,4 @@ class Certificate:
     estimation: tuple[int, ...]  # the same over other samples
     drawn: int  # how many of those there were
     squares: tuple[int, ...] = ()  # Σz², for a soft certificate
+    exact: bool = True  # the noise's kind: with ordinary noise, it does not hold in floating point

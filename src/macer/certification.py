@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import bdtrc
 from torch import Tensor, nn
 
@@ -21,6 +22,8 @@ from macer.radius import (
     radius_lower,
 )
 from macer.smoothing import MOST_SOFT_SAMPLES, SOFT_UNIT, Progress, Tally, sample_under_noise
+
+Images = Tensor | NDArray[Any]
 
 
 def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
@@ -59,7 +62,7 @@ class Kind(NamedTuple):
 
 def certify(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     *,
     sigma: float,
     n0: int = 100,
@@ -71,6 +74,7 @@ def certify(
     exact: bool | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
+    row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> list[Certificate]:
@@ -89,10 +93,15 @@ def certify(
     "bernstein" for the one smoothed softly at inverse temperature β [Zhai+20, Alg. 2].
 
     Args:
-        images: (images, channels, height, width), float in [0, 1] or uint8.
-        exact: noise for which this holds in floating point too (exact.py); by default for uint8.
+        images: (images, channels, height, width), float in [0, 1] or uint8, a tensor or an array.
+        exact: noise for which this holds in floating point too (exact.py); by default wherever
+            all images allow it: uint8, or floats that are multiples of 1/255. With ordinary noise,
+            which False asks for, rounding is left out of account, and the certificate says so.
         labels: true classes, for a score that needs no radius where the selected class is wrong:
             such an image is abstained from without drawing its n samples.
+        row_by_row: show the network one noisy copy at a time, for one whose logits depend on the
+            other rows of a batch. It is then a function of that copy alone: no other can matter.
+            Randomness and what it keeps between calls are refused as ever. Slow.
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         progress: called with the number of samples drawn since the last call.
     """
@@ -108,6 +117,7 @@ def certify(
         exact=exact,
         labels=labels,
         batch_size=batch_size,
+        row_by_row=row_by_row,
         indices=indices,
         progress=progress,
     )
@@ -116,7 +126,7 @@ def certify(
 
 def certify_kinds(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     kinds: Sequence[Kind],
     *,
     sigma: float,
@@ -127,6 +137,7 @@ def certify_kinds(
     exact: bool | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
+    row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> list[list[Certificate]]:
@@ -138,14 +149,16 @@ def certify_kinds(
         check_settings(
             sigma=sigma, n0=n0, n=n, alpha=alpha, bound=kind.bound, beta=kind.beta, seed=seed
         )
+    images = as_images(images, exact=exact)
     sampler = Sampler(
         model,
-        as_images(images, exact=exact),
+        images,
         range(len(images)) if indices is None else indices,
         sigma=sigma,
         seed=seed,
         betas=tuple(dict.fromkeys(kind.beta for kind in kinds if is_soft(kind.bound))),
         batch_size=batch_size,
+        row_by_row=row_by_row,
         progress=progress,
     )
     everyone = torch.arange(len(images))
@@ -168,6 +181,7 @@ def certify_kinds(
             alpha=alpha,
             bound=kind.bound,
             drawn=these * n,
+            exact=is_exact(images),
         )
         for kind, these in zip(kinds, wanted, strict=True)
     ]
@@ -184,6 +198,7 @@ class Sampler:
     seed: int
     betas: tuple[float, ...]
     batch_size: int | None
+    row_by_row: bool
     progress: Progress | None
 
     def draw(self, num: int, purpose: Purpose, chosen: Tensor, drawn: int = 0) -> Tally:
@@ -199,6 +214,7 @@ class Sampler:
             betas=self.betas,
             drawn=drawn,
             batch_size=self.batch_size,
+            row_by_row=self.row_by_row,
             progress=self.progress,
         )
 
@@ -247,12 +263,14 @@ def conclude(
     alpha: float,
     bound: str,
     drawn: Tensor | None = None,
+    exact: bool = True,
 ) -> list[Certificate]:
     """The certificates that two tallies of different samples support; no sampling here.
 
     Args:
         counts0, counts: with the soft moments at one β, (images, classes).
         drawn: samples behind each image's counts, n or 0; n for all if None.
+        exact: whether their noise was.
     """
     selection = counts0.first if is_soft(bound) else counts0.votes
     estimation = counts.first if is_soft(bound) else counts.votes
@@ -269,6 +287,7 @@ def conclude(
             estimation=tuple(estimation[i].tolist()),
             drawn=n if drawn is None else int(drawn[i]),
             squares=tuple(counts.second[i].tolist()) if is_soft(bound) else (),
+            exact=exact,
         )
         for i in range(len(selected))
     ]
@@ -281,7 +300,7 @@ certify_bernstein = partial(certify, bound="bernstein")
 
 def predict(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     *,
     sigma: float,
     n: int = 1000,
@@ -289,6 +308,7 @@ def predict(
     seed: int = 0,
     exact: bool | None = None,
     batch_size: int | None = None,
+    row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> list[int]:
@@ -298,7 +318,8 @@ def predict(
     ĉ_A, ĉ_B ← top two indices in counts;  n_A, n_B ← counts[ĉ_A], counts[ĉ_B]
     if BinomPValue(n_A, n_A + n_B, ½) ≤ α return ĉ_A, else ABSTAIN
 
-    A returned label is wrong about the smoothed classifier with probability at most α.
+    A returned label is wrong about the smoothed classifier with probability at most α. Arguments
+    are `certify`'s.
     """
     check_settings(sigma=sigma, n0=1, n=n, alpha=alpha, seed=seed)
     images = as_images(images, exact=exact)
@@ -313,6 +334,7 @@ def predict(
         purpose=Purpose.PREDICTION,
         indices=range(len(images)) if indices is None else indices,
         batch_size=batch_size,
+        row_by_row=row_by_row,
         progress=progress,
     )
     n_top, top = tally.votes.topk(2, dim=1)
@@ -366,12 +388,13 @@ def _best_bound(bound: str, n: int, alpha: float) -> float:
     return float(BOUNDS[bound](tally, torch.tensor([0]), n, alpha)[0])
 
 
-def as_images(images: Tensor, *, exact: bool | None = None) -> Tensor:
+def as_images(images: Images, *, exact: bool | None = None) -> Tensor:
     """Images as uint8 for exact noise, or as float32 in [0, 1]; anything else is refused.
 
-    uint8 stays as it is unless exact is False; floats become uint8 if exact is True and they are
-    all multiples of 1/255.
+    uint8 stays as it is, and floats become uint8 if all of them are multiples of 1/255, unless
+    exact is False; if it is True, other floats are refused.
     """
+    images = as_tensor(images)
     if images.ndim != 4:
         raise Mistake(
             "images must have the shape (images, channels, height, width), "
@@ -379,17 +402,49 @@ def as_images(images: Tensor, *, exact: bool | None = None) -> Tensor:
         )
     if images.dtype == torch.uint8:
         return images.float() / 255 if exact is False else images
+    if not images.is_floating_point():
+        kind = str(images.dtype).removeprefix("torch.")
+        raise Mistake(f"images must be uint8 or floats in [0, 1], got {kind}; convert them")
     low, high = images.aminmax() if images.numel() else (torch.zeros(()), torch.ones(()))
     if not (low >= 0 and high <= 1):  # also when either is NaN
         raise Mistake(
             f"images must have values in [0, 1], got [{low:g}, {high:g}]; "
             "scale them and put normalisation into the model's first layer"
         )
-    return _to_grid(images) if exact else images.float()
-
-
-def _to_grid(images: Tensor) -> Tensor:
-    grid = (images.double() * 255).round()
-    if not torch.equal((grid / 255).to(images.dtype), images):
+    grid = None if exact is False else _on_grid(images)
+    if exact and grid is None:
         raise Mistake("images must be 8-bit, multiples of 1/255, for exact noise; use exact=False")
-    return grid.to(torch.uint8)
+    return images.float() if grid is None else grid
+
+
+def is_exact(images: Tensor) -> bool:
+    """Whether the noise of images that `as_images` gave is exact."""
+    return images.dtype == torch.uint8
+
+
+def as_tensor(images: object) -> Tensor:
+    """Images, which may come as a NumPy array."""
+    if isinstance(images, Tensor):
+        return images
+    if not isinstance(images, np.ndarray):
+        kind = type(images).__name__
+        raise Mistake(f"images must be a tensor or a NumPy array, got {kind}; convert them")
+    native = images.astype(images.dtype.newbyteorder("="))  # a copy, which torch may write to
+    try:
+        return torch.from_numpy(native)
+    except TypeError:
+        raise Mistake(
+            f"images must be uint8 or floats in [0, 1], got {images.dtype}; convert them"
+        ) from None
+
+
+def _on_grid(images: Tensor) -> Tensor | None:
+    """255 times the images, as uint8, if they are the multiples of 1/255 nearest in their type.
+
+    In float64 they may also be those of float32, from which they were made.
+    """
+    grid = (images.float() * 255).round().to(torch.uint8)
+    multiples = (torch.arange(256, dtype=torch.float64) / 255).to(images.device)
+    kinds = {images.dtype, torch.float32} if images.dtype == torch.float64 else {images.dtype}
+    tables = (multiples.to(kind).to(images.dtype) for kind in kinds)
+    return grid if any(torch.equal(table[grid.int()], images) for table in tables) else None

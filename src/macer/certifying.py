@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from macer import __version__
-from macer.authority import outputs_of
 from macer.certificate import ABSTAIN, Certificate
 from macer.certification import Kind, certify_kinds, check_settings
 from macer.data import Split, fingerprint, pixels_sha256
@@ -30,7 +29,7 @@ from macer.run import Run
 from macer.sequential import check_radius
 from macer.smoothing import Progress, network_rows
 from macer.stopping import stopping_at_once
-from macer.targets import Target
+from macer.targets import Target, function_of
 
 
 def chosen_images(
@@ -89,12 +88,12 @@ def certify_data_set(
         _check(target, split, dataset, one, batch_size)
     check_place(folder, target.weights_sha256, part)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
-    rows = network_rows(device, batch_size, target.shape)
+    rows = network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row)
     folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
     header = {
         **_header(target, split, dataset, part=part, rows=rows, device=device),
         "family": family,
-        "outputs": outputs_of(model, shape=target.shape, sigma=target.sigma, device=device),
+        "outputs": function_of(target, model, row_by_row=recipe.row_by_row, device=device).outputs,
     }
     with ExitStack() as stack:
         journals = [
@@ -179,6 +178,7 @@ def certify_by_recipes(
     arguments: dict[str, Any] = {
         "sigma": sigma,
         **{name: getattr(recipe, name) for name in ("n0", "n", "alpha", "seed", "exact")},
+        "row_by_row": recipe.row_by_row,
         "labels": labels if recipe.score else None,
         "indices": indices,
         "batch_size": batch_size,

@@ -154,6 +154,7 @@ def falsify(
                 purpose=Purpose.JUDGEMENT,
                 indices=[record.idx + restart * _RESTARTS_APART for record in block],
                 betas=(header["beta"],) if soft else (),
+                row_by_row=header.get("row_by_row", False),
             )
             totals = tally.first[:, 0] if soft else tally.votes
             moved = _norm(found.double() - pixels.double()).flatten() / 255

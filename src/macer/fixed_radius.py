@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.certificate import ABSTAIN, Certificate
-from macer.certification import Sampler, are_right, as_images, check_settings
+from macer.certification import Images, Sampler, are_right, as_images, check_settings, is_exact
 from macer.noise import Purpose
 from macer.sequential import Verdict, check_radius, looks, threshold, verdicts
 from macer.smoothing import Progress
@@ -14,7 +14,7 @@ from macer.smoothing import Progress
 
 def certify_at(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     *,
     radius: float,
     sigma: float,
@@ -25,6 +25,7 @@ def certify_at(
     exact: bool | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
+    row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> list[Certificate]:
@@ -39,16 +40,18 @@ def certify_at(
     """
     check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, seed=seed)
     check_radius(radius, sigma=sigma, alpha=alpha, n_max=n)
+    images = as_images(images, exact=exact)
     if len(images) == 0:
         return []
     sampler = Sampler(
         model,
-        as_images(images, exact=exact),
+        images,
         range(len(images)) if indices is None else indices,
         sigma=sigma,
         seed=seed,
         betas=(),
         batch_size=batch_size,
+        row_by_row=row_by_row,
         progress=progress,
     )
     still_open = torch.arange(len(images))
@@ -68,7 +71,16 @@ def certify_at(
         votes = counts[still_open, selected[still_open]].numpy()
         found = verdicts(votes, size, p0=p0, alpha=alpha, n_max=n)
         still_open = still_open[torch.from_numpy(found == Verdict.OPEN)]
-    return conclude_at(counts0, counts, drawn, radius=radius, sigma=sigma, n=n, alpha=alpha)
+    return conclude_at(
+        counts0,
+        counts,
+        drawn,
+        radius=radius,
+        sigma=sigma,
+        n=n,
+        alpha=alpha,
+        exact=is_exact(images),
+    )
 
 
 def conclude_at(
@@ -80,6 +92,7 @@ def conclude_at(
     sigma: float,
     n: int,
     alpha: float,
+    exact: bool = True,
 ) -> list[Certificate]:
     """What the votes (images, classes) say of the radius; no sampling here."""
     p0, selected = threshold(radius, sigma), counts0.argmax(dim=1)
@@ -94,6 +107,7 @@ def conclude_at(
             selection=tuple(counts0[i].tolist()),
             estimation=tuple(counts[i].tolist()),
             drawn=int(drawn[i]),
+            exact=exact,
         )
         for i, robust in enumerate(found)
     ]

@@ -2,6 +2,7 @@
 
 import copy
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,8 +11,8 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.mistake import Mistake
-from macer.probe import check_calls
-from macer.tracing import Layers, alone, calls, has_hooks
+from macer.probe import check_calls, check_model, few_images
+from macer.tracing import Layers, alone, calls, has_hooks, made_of_torch
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -24,19 +25,18 @@ def for_inference(
     Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
     the shortcut added to it and the ReLU and pooling after it become one or two kernels, with
     channels of zeros where more are faster. A certificate belongs to the copy: rounding makes it
-    another function than the model, if only just. A model that torch.fx cannot take apart stays
-    as it is.
+    another function than the model, if only just. A model that torch.fx cannot take apart, or
+    that is not made of torch's operations alone, stays as it is.
 
     Args:
         shape: (channels, height, width)
         precision: "fp32" or "bf16".
     """
+    check_model(model)
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
     fuses = device.type == "cuda" and precision == "bf16"
-    model = copy.deepcopy(model).eval().cpu().float()
-    check_calls(model, shape, dtype=torch.float32, device=torch.device("cpu"))
-    prepared = _folded(model, shape)
+    prepared = _folded(_copied(model).eval().cpu().float(), shape)
     if fuses:
         prepared = _padded(prepared, shape)
     prepared.to(device=device, dtype=DTYPES[precision])
@@ -55,10 +55,42 @@ def resolved(precision: str, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
+def _copied(model: nn.Module) -> nn.Module:
+    """A copy of the model; the two share what cannot be copied, such as a session or a lock."""
+    try:
+        return copy.deepcopy(model)
+    except Exception:  # whatever the user's code holds
+        return copy.deepcopy(model, {id(value): value for value in _not_to_copy(model)})
+
+
+def _not_to_copy(model: nn.Module) -> Iterator[Any]:
+    for part in model.modules():
+        others = vars(part).keys() - {"_parameters", "_buffers", "_modules"}
+        for value in (vars(part)[name] for name in others):
+            try:
+                copy.deepcopy(value)
+            except Exception:
+                yield value
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model without DataParallel, which runs on devices of its own choice."""
+    while isinstance(model, nn.DataParallel):
+        model = model.module
+    for name, part in list(model.named_modules()):
+        if isinstance(part, nn.DataParallel):
+            model.set_submodule(name, part.module)
+    return model
+
+
 def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     """The model with batch-norm folded, or itself where that is not the same function."""
     if has_hooks(model):  # which a trace does not run
         return model
+    model, images = _unwrapped(model), few_images(shape, seed=0)
+    if not made_of_torch(model, images[:2]):
+        return model
+    check_calls(model, images)
     try:
         graph = fx.symbolic_trace(copy.deepcopy(model))
     except Exception:  # whatever the user's code raises on a symbol
@@ -93,7 +125,7 @@ def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance:
     """Whether b runs and nothing but rounding tells it from a: a trace has only one branch."""
     like = next(a.parameters(), torch.zeros(()))
     # Other images than the probe's, which a model may still have notes of.
-    images = torch.rand((8, *shape), generator=torch.Generator().manual_seed(1)).to(like)
+    images = few_images(shape, seed=1).to(like)
     with torch.inference_mode():
         logits = _logits(a, images)
         try:

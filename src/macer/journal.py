@@ -52,8 +52,9 @@ class Record:
 class Records(Mapping[int, Record]):
     """A journal's records by image; ten thousand take a megabyte of memory, whatever they hold."""
 
-    def __init__(self, path: Path, header_digest: bytes) -> None:
+    def __init__(self, path: Path, header_digest: bytes, *, exact: bool) -> None:
         self.path = path
+        self.exact = exact  # the kind of noise, which the header says for all of them
         self.header_digest = header_digest  # which the records' digests cover
         self._offsets: dict[int, int] = {}
 
@@ -68,7 +69,7 @@ class Records(Mapping[int, Record]):
         if body is None:
             raise Mistake(f"{self.path} must not change while it is read; try again")
         try:
-            record = _record(json.loads(body))
+            record = _record(json.loads(body), exact=self.exact)
         except (Mistake, ValueError, RecursionError) as error:
             raise Mistake(
                 f"{self.path} must hold records that this macer knows: {error}"
@@ -140,7 +141,7 @@ class _Reading:
         first = file.readline(LONGEST_LINE)
         header = _read_header(path, first)
         self.header_digest = first.partition(b" ")[0]
-        self.records = Records(path, self.header_digest)
+        self.records = Records(path, self.header_digest, exact=header["exact"])
         self.contents = Contents(header, self.records)
         self.numbered = entry(header, "format") > 1
         self.last_number = 0
@@ -194,7 +195,7 @@ def _read_header(path: Path, line: bytes) -> Header:
         raise Mistake(f"{path} must have a header that this macer knows: {error}") from error
 
 
-def _record(content: object) -> Record:
+def _record(content: object, *, exact: bool) -> Record:
     checked = check_record(content)
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -203,14 +204,16 @@ def _record(content: object) -> Record:
     return Record(
         checked["idx"],
         checked["label"],
-        Certificate(**fields),
+        Certificate(**fields, exact=exact),
         checked["seconds"],
         checked.get("pixels", ""),
     )
 
 
 def _content(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in asdict(record).items() if value != ""}
+    content = {name: value for name, value in asdict(record).items() if value != ""}
+    del content["certificate"]["exact"]
+    return content
 
 
 class Writer:

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     ODDS = 13  # of the other images
     PSEUDO_LABELS = 14
     CROPS = 15  # of images that are read from files
+    PROBE = 16  # of a network, before anything is certified
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:

@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from macer.authority import Function, other_function, outputs_of
+from macer.authority import other_function
 from macer.certificate import ABSTAIN
 from macer.certification import certify, check_settings
 from macer.data import DATASETS
 from macer.fixed_radius import certify_at
+from macer.header import entry
 from macer.image_files import read_middle
 from macer.image_folder import read_image
 from macer.inference import for_inference, resolved
@@ -22,7 +23,7 @@ from macer.mistake import Mistake
 from macer.progress import bar
 from macer.run import ModelCard
 from macer.sequential import check_radius
-from macer.targets import Target, trained_target
+from macer.targets import Target, function_of, trained_target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def predict_files(
     radius: float | None = None,
     seed: int,
     precision: str,
+    row_by_row: bool = False,
     device: torch.device,
 ) -> Iterator[Prediction]:
     """The label and radius of each file, or an abstention.
@@ -79,7 +81,7 @@ def predict_files(
     precision = resolved(precision, device)
     model = for_inference(found.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
-        _check_authority(target, found, model, precision, device)
+        _check_authority(target, found, model, precision, row_by_row, device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
@@ -91,6 +93,7 @@ def predict_files(
                 n=n,
                 alpha=alpha,
                 seed=seed,
+                row_by_row=row_by_row,
                 indices=[_number(image)],
                 progress=advance,
             )
@@ -115,7 +118,12 @@ def predict_files(
 
 
 def _check_authority(
-    run: Path, target: Target, model: nn.Module, precision: str, device: torch.device
+    run: Path,
+    target: Target,
+    model: nn.Module,
+    precision: str,
+    row_by_row: bool,
+    device: torch.device,
 ) -> None:
     """Labels must come from the function that the certificates in the run speak of."""
     journal = run / JOURNAL
@@ -127,8 +135,13 @@ def _check_authority(
             f"precision must be {header['precision']}, that of the certificates in {run}, "
             f"got {precision}; add --precision {header['precision']}"
         )
-    outputs = outputs_of(model, shape=target.shape, sigma=target.sigma, device=device)
-    found = Function(target.architecture, target.weights_sha256, outputs)
+    if (certified := entry(header, "row_by_row")) != row_by_row:
+        flag = "--row-by-row" if certified else "--no-row-by-row"
+        raise Mistake(
+            f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "
+            f"add {flag}"
+        )
+    found = function_of(target, model, row_by_row=row_by_row, device=device)
     if other := other_function(header, found):
         raise Mistake(
             f"the model must be that of the certificates in {run}: {other}; certify the new model "

@@ -192,6 +192,8 @@ class CertifyRecipe:
     "Certify this radius only, and stop sampling once it is decided; hard votes."
     exact: bool = True
     "Integer noise, for which certificates hold in floating point too; 8-bit images only."
+    row_by_row: bool = False
+    "Show the network one noisy image at a time, if its rows depend on one another; slow."
     seed: Whole = 0
     "Seed of the noise."
     score: bool = False

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import CHUNK, Chunks, NoisyCopies
-from macer.probe import check_rows
+from macer.probe import check_model, check_rows, in_parts
 from macer.stopping import finishing_first
 from macer.tracing import has_hooks
 
@@ -64,6 +64,7 @@ def sample_under_noise(
     betas: Sequence[float] = (),
     drawn: int = 0,
     batch_size: int | None = None,
+    row_by_row: bool = False,
     progress: Progress | None = None,
 ) -> Tally:
     """Draw `num` samples of the network around each image and add them up.
@@ -83,8 +84,10 @@ def sample_under_noise(
         batch_size: rows the network sees at once on an accelerator, in whole chunks, by default
             as many as `network_rows` says; on a CPU their number is fixed, since another shape
             could change the logits.
+        row_by_row: the network sees one noisy copy at a time.
     """
-    rows = network_rows(images.device, batch_size, images.shape[1:])
+    check_model(model)
+    rows = network_rows(images.device, batch_size, images.shape[1:], row_by_row=row_by_row)
     copies = NoisyCopies(
         images,
         indices,
@@ -108,15 +111,14 @@ def sample_under_noise(
         try:
             for chunks in task.parts(chunks_at_once):
                 batch, decided = copies.draw(chunks)
-                logits = torch.cat([network(part) for part in torch.split(batch, rows)])
-                sums.append(_sums(logits, decided, chunks, betas))
+                sums.append(_sums(in_parts(network, batch, rows), decided, chunks, betas))
         finally:
             idle.put(network)
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
 
     tally: Tally | None = None
     with evaluating(*networks), _within_memory(rows):
-        check_rows(model, images.shape[1:], rows=rows, dtype=copies.dtype, device=images.device)
+        check_rows(model, images, rows=rows, sigma=sigma, dtype=copies.dtype)
         for network in networks:
             idle.put(network)
         results = _in_threads(sample, work, len(networks)) if on_cpu else map(sample, work)
@@ -141,13 +143,21 @@ def _within_memory(rows: int) -> Iterator[None]:
         ) from None
 
 
-def network_rows(device: torch.device, batch_size: int | None, shape: Sequence[int]) -> int:
+def network_rows(
+    device: torch.device,
+    batch_size: int | None,
+    shape: Sequence[int],
+    *,
+    row_by_row: bool = False,
+) -> int:
     """The one number of rows the network sees: whole chunks; on a CPU one, or a part of it.
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
         shape: of an image, (channels, height, width)
     """
+    if row_by_row:
+        return 1
     if device.type == "cpu":
         parts = (size for size in range(1, CHUNK + 1) if CHUNK % size == 0)
         return max(size for size in parts if size == 1 or size * math.prod(shape) <= CPU_VALUES)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from macer.authority import with_code
+from macer.authority import Function, outputs_of, with_code
 from macer.building import build_model
 from macer.data import Split
 from macer.files import sha256_of_file
@@ -32,6 +32,20 @@ class Target:
     shape: tuple[int, int, int]
     num_classes: int
     weights_sha256: str
+
+
+def function_of(
+    target: Target, model: nn.Module, *, row_by_row: bool, device: torch.device
+) -> Function:
+    """What certificates bind: the target's name and weights, and what the prepared model computes.
+
+    Args:
+        model: the target as certification runs it.
+    """
+    outputs = outputs_of(
+        model, shape=target.shape, sigma=target.sigma, device=device, row_by_row=row_by_row
+    )
+    return Function(target.architecture, target.weights_sha256, outputs)
 
 
 def find_target(

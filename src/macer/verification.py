@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from macer.authority import Function, other_function, outputs_of
+from macer.authority import other_function
 from macer.certificate import Certificate
 from macer.certification import conclude
 from macer.certifying import certify_by_recipes
@@ -25,7 +25,7 @@ from macer.recipes import CertifyRecipe
 from macer.scope import describe, images_of
 from macer.sequential import looks
 from macer.smoothing import SOFT_UNIT, Tally
-from macer.targets import Target
+from macer.targets import Target, function_of
 
 # Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
 # bits otherwise on other processors. It is a millionth of what a table prints.
@@ -144,7 +144,7 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     )
     squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
     drawn = torch.tensor([evidence.drawn])
-    level = {name: header[name] for name in ("sigma", "n", "alpha")}
+    level = {name: header[name] for name in ("sigma", "n", "alpha", "exact")}
     if header["radius"] is not None:
         radius = header["radius"]
         [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
@@ -168,19 +168,15 @@ def check_sources(contents: Contents, target: Target, split: Split, device: torc
         )
     if header["sigma"] != target.sigma:
         raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header['sigma']:g}")
-    if other := other_function(header, _function(header, target, device)):
-        raise AuditFailed(other)
-    for record in contents.records.values():
-        _check_image(record, target, split)
-
-
-def _function(header: Header, target: Target, device: torch.device) -> Function:
-    """The target as the journal's precision has it."""
     model = for_inference(
         target.model, shape=target.shape, precision=header["precision"], device=device
     )
-    outputs = outputs_of(model, shape=target.shape, sigma=target.sigma, device=device)
-    return Function(target.architecture, target.weights_sha256, outputs)
+    row_by_row = entry(header, "row_by_row")
+    found_function = function_of(target, model, row_by_row=row_by_row, device=device)
+    if other := other_function(header, found_function):
+        raise AuditFailed(other)
+    for record in contents.records.values():
+        _check_image(record, target, split)
 
 
 def _check_image(record: Record, target: Target, split: Split) -> None:
@@ -244,7 +240,7 @@ def resample(
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    header = contents.header
+    header = contents.header  # an older one may lack settings that had only one value then
     recipe = CertifyRecipe(
         **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
     )

@@ -183,6 +183,7 @@ def predict(
     radius: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
+    row_by_row: bool = False,
     device: Device = "auto",
 ) -> Result:
     """Label image files with a certified radius, or abstain.
@@ -203,6 +204,8 @@ def predict(
         Ask only whether the label holds within this radius: usually far fewer samples.
     seed
         Seed of the noise.
+    row_by_row
+        Show the network one noisy image at a time, if its rows depend on one another; slow.
     """
     from macer.prediction import predict_files
 
@@ -212,7 +215,7 @@ def predict(
     predictions = []
     for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        device=device_,
+        row_by_row=row_by_row, device=device_,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)
