@@ -563,6 +563,6 @@ def test_certificates_of_ordinary_noise_say_so_wherever_they_go(
     capsys.readouterr()
     for log in ("a", "copied.tsv"):
         assert main(["report", log]) == 0
-        assert "ordinary noise" in capsys.readouterr().out
+        assert "Ordinary noise: " in capsys.readouterr().out
     assert certified("b", "--stop", "3")[0][-1] == "counts"
     assert read_journal(Path("b/certificates.journal")).records[0].certificate.exact
