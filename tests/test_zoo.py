@@ -23,8 +23,9 @@ from macer.training import train
 from macer.verification import check_table, read_certificates, recompute
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+pytestmark = pytest.mark.usefixtures("tiny_networks")
 DIGITS = ModelCard(
-    architecture="tiny_models:tiny_with_batch_norm",
+    architecture="tiny_with_batch_norm",
     classes=classes_of("mnist-sample"),
     shape=(1, 28, 28),
     mean=(0.0,),
@@ -46,7 +47,15 @@ def add_model(name: str, card: ModelCard) -> Path:
     file = zoo.FOLDER / f"{name}.safetensors"
     save_model(Path("whole"), model.state_dict(), card)
     export_model(Path("whole"), file)
+    list_sums()
     return file
+
+
+def list_sums() -> None:
+    """Bring the zoo's list of SHA-256 up to date."""
+    files = sorted(zoo.FOLDER.glob("*.safetensors"))
+    lines = [f"{sha256_of_file(file)}  {file.name}\n" for file in files]
+    (zoo.FOLDER / "SHA256SUMS").write_text("".join(lines))
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +174,7 @@ def test_the_list_tells_what_each_model_is(digits, capsys):
     told = dict(zip(HEADER, row, strict=True))
     assert told == {
         "name": "zoo:digits-0.50",
-        "network": "tiny_models:tiny_with_batch_norm",
+        "network": "tiny_with_batch_norm",
         "data set": "mnist-sample",
         "σ": "0.5",
         "parameters": "698",  # 4·9 + 4, 2·4, 64·10 + 10
@@ -206,6 +215,7 @@ def test_certificates_of_another_model_are_not_listed(digits):
     model, card = load_model(digits)
     model[1][-1].bias.data[0] += 1
     save_model(digits, model.state_dict(), card)
+    list_sums()
     with pytest.raises(Mistake, match=r"^the certificates in .* must be of zoo:digits-0.50, SHA"):
         catalogue()
 

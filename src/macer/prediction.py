@@ -1,13 +1,14 @@
 """Label image files by the smoothed classifier, each with the radius it is certified for."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from macer.cards import ModelCard
 from macer.certification import ABSTAIN, Certificate, certify, check_settings
 from macer.data import DATASETS
 from macer.files import sha256_of_file
@@ -18,7 +19,7 @@ from macer.inference import for_inference, resolved
 from macer.journal import JOURNAL, read_journal, rounded_down
 from macer.mistake import Mistake
 from macer.progress import bar
-from macer.run import ModelCard, Run, load_model
+from macer.run import Run, load_model
 from macer.sequential import check_radius
 
 
@@ -33,14 +34,18 @@ def predict_files(
     seed: int,
     precision: str,
     device: torch.device,
+    code: Collection[str] = (),
 ) -> Iterator[str]:
     """A line for each file: its label and radius, or an abstention.
 
     With a radius each line says whether the label holds within it, mostly after few of the n
     samples. Where the target has certificates, the labels must come from the function that they
     speak of: the same weights in the same precision.
+
+    Args:
+        code: modules that the target's file may name, see `load_model`.
     """
-    trained, card = load_model(target)
+    trained, card = load_model(target, code=code)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
     certify_one = certify
     if radius is not None:

@@ -1,14 +1,13 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from macer.building import build_model
+from macer.cards import digest_of_tensors
 from macer.data import Split
 from macer.files import sha256_of_file
 from macer.foreign import names_a_function, source_of
@@ -41,6 +40,7 @@ def find_target(
     classes: Sequence[str],
     weights: Path | None = None,
     normalise: str | None = None,
+    code: Collection[str] = (),
 ) -> Target:
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
@@ -48,10 +48,11 @@ def find_target(
         classes: the names of the data set's classes.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
+        code: modules that a model file may name, see `load_model`; `name` itself may be any.
     """
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
-        return _trained_target(name, sigma=sigma, classes=classes)
+        return _trained_target(name, sigma=sigma, classes=classes, code=code)
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
     channels, height, width = split.images.shape[1:]
@@ -95,9 +96,11 @@ def is_trained(name: str) -> bool:
     return in_zoo(name) or Path(name).exists()
 
 
-def _trained_target(name: str, *, sigma: float | None, classes: Sequence[str]) -> Target:
+def _trained_target(
+    name: str, *, sigma: float | None, classes: Sequence[str], code: Collection[str]
+) -> Target:
     """The model of a run folder, of a model file or of the zoo."""
-    model, card = load_model(name)
+    model, card = load_model(name, code=code)
     if len(classes) != len(card.classes):
         raise Mistake(
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
@@ -130,8 +133,4 @@ def _with_code(architecture: str) -> str:
 
 def weights_digest(model: nn.Module) -> str:
     """The SHA-256 of a model's tensors, for models that come without a file."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    return digest_of_tensors(model.state_dict())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.commands.parameters import Data, Device, Normalise, Weights, chosen_device
+from macer.commands.parameters import Code, Data, Device, Normalise, Weights, chosen_device
 from macer.commands.printing import print_line
 from macer.mistake import Mistake
 from macer.recipes import Whole
@@ -34,13 +34,14 @@ class CertifiedModel:
     "The model they are of; the run's own by default."
     weights: Weights = None
     normalise: Normalise = None
+    code: Code = ()
 
 
 def verify(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
+    model: CertifiedModel = CertifiedModel(),
     resample: Whole = 0,
     data: Data = None,
     device: Device = "auto",
@@ -74,7 +75,7 @@ def attack(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
+    model: CertifiedModel = CertifiedModel(),
     images: Whole = 100,
     scale: float = 0.999,
     restarts: Whole = 3,
@@ -143,6 +144,7 @@ def _sources(
         classes=classes_of(name, data),
         weights=model.weights,
         normalise=model.normalise,
+        code=model.code,
     )
     verification.check_sources(contents, found, split)
     return contents, split, found

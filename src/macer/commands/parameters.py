@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,6 +13,22 @@ from macer.recipes import Whole
 if TYPE_CHECKING:
     import torch
 
+
+def _modules(_: Any, names: tuple[str, ...]) -> None:
+    """Refuse what is not the name of a module."""
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"must be the name of a module, such as mynets, got {name}")
+
+
+Code = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="Module of your own whose code a file may name; a run of your own needs none.",
+        validator=_modules,
+        negative="",
+    ),
+]
 Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
