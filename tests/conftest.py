@@ -14,8 +14,9 @@ torch.set_num_threads(1)
 def home(tmp_path_factory):
     """A folder for the key of the one who runs the tests, instead of her own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MACER_HOME", str(tmp_path_factory.mktemp("home")))
-        yield
+        folder = str(tmp_path_factory.mktemp("home"))
+        patch.setenv("MACER_HOME", folder)
+        yield folder
 
 
 @pytest.fixture

@@ -126,7 +126,10 @@ def _text(name: str, value: object) -> str:
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Mistake(f"{name} must be a number, got {_shortened(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # of a whole number
+        return math.inf
 
 
 def _list(name: str, value: object) -> list[object]:
@@ -157,10 +160,13 @@ def plain_tensors(tensors: Tensors) -> Tensors:
     }
 
 
-def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+def digest_of_tensors(tensors: Mapping[str, object]) -> str:
     """The SHA-256 of tensors: names, shapes, types and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise Mistake(f"a state_dict must hold tensors alone, got {name}, a {kind}")
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

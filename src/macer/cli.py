@@ -11,6 +11,7 @@ from macer.commands.about import bench, data, recipes, zoo
 from macer.commands.audit import attack, verify
 from macer.commands.certify import certify, merge, predict
 from macer.commands.compare import compare, demo
+from macer.commands.pack import pack
 from macer.commands.paper import paper
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
@@ -37,6 +38,7 @@ app.command(report)
 app.command(history)
 app.command(compare)
 app.command(paper)
+app.command(pack)
 app.command(export)
 app.command(zoo)
 app.command(recipes)

@@ -57,8 +57,13 @@ def import_function(name: str, folder: str | None = None) -> Callable[..., objec
 
 def source_of(name: str) -> Path | None:
     """The file that holds the module of package.module:function, if it is Python."""
-    file = _import(module_of(name)).__file__
+    file = _file_of(_import(module_of(name)))
     return Path(file) if file and file.endswith(".py") else None
+
+
+def _file_of(module: ModuleType) -> str | None:
+    """A module's file; those of the interpreter, and of a session, have none."""
+    return getattr(module, "__file__", None)
 
 
 def own_modules(*names: str) -> list[OwnModule]:
@@ -69,8 +74,8 @@ def own_modules(*names: str) -> list[OwnModule]:
 
 def _own_module(name: str) -> OwnModule:
     """A module, the folder it is imported from and its file's SHA-256; both empty without one."""
-    file, top = _import(name).__file__, _import(name.partition(".")[0])
-    place = next(iter(getattr(top, "__path__", [])), top.__file__)  # of a package, or of a file
+    file, top = _file_of(_import(name)), _import(name.partition(".")[0])
+    place = next(iter(getattr(top, "__path__", [])), _file_of(top))  # of a package, or of a file
     return {
         "module": name,
         "folder": str(Path(place).resolve().parent) if place else "",

@@ -147,11 +147,11 @@ def open_run(
 def new_run(folder: Path, record: dict[str, Any]) -> Run:
     """Make a run in a new folder: its manifest, of a record and of what macer it was made with."""
     run = Run(folder)
-    if folder.exists() and not _is_new(folder):
+    if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if run.manifest.exists():  # another process was faster
+        if run.manifest.exists():  # perhaps since a moment ago
             raise Mistake(f"{folder} holds a run already; choose another --out")
         run.write_manifest({"macer": __version__, **record, **_made_with()})
     return run
