@@ -312,6 +312,31 @@ def test_certificates_of_cifar10_that_come_with_macer_follow_from_their_counts(
         assert model(torch.full((2, *card.shape), 0.5)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("place", [8, -1])
+@pytest.mark.parametrize("command", ["predict", "certify", "export"])
+def test_a_zoo_model_with_a_flipped_byte_is_refused(digits, capsys, command, place):
+    content = bytearray(digits.read_bytes())
+    content[place] ^= 1
+    digits.write_bytes(content)
+    Image.fromarray(load("mnist-sample", "test").images[0, 0]).save("digit.png")
+    rest = {"predict": ["digit.png"], "export": ["--out", "new.safetensors"]}
+    assert main([command, "zoo:digits-0.50", *rest.get(command, [])]) == 2
+    line = f"macer: {digits} must have the SHA-256 that came with macer, "
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_a_zoo_model_that_is_not_in_the_list_is_refused(digits):
+    (zoo.FOLDER / "SHA256SUMS").write_text("")
+    with pytest.raises(Mistake, match=r"must have the SHA-256 that came with macer, none…; "):
+        load_model("zoo:digits-0.50")
+
+
+def test_the_list_of_sha256_is_complete():
+    lines = (SHIPPED / "SHA256SUMS").read_text().splitlines()
+    files = sorted(SHIPPED.glob("*.safetensors"))
+    assert lines == [f"{sha256_of_file(file)}  {file.name}" for file in files]
+
+
 def test_the_models_that_come_with_macer_are_small():
     sizes = [path.stat().st_size for path in SHIPPED.glob("*.safetensors")]
     assert len(sizes) >= 4 and max(sizes) <= 8e6
