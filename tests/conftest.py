@@ -1,6 +1,26 @@
 """Settings shared by all tests."""
 
+import pytest
 import torch
+
+from macer.models import MODELS
+from tiny_models import tiny, tiny_with_batch_norm
 
 # Worker processes of pytest-xdist share the cores; one thread each keeps results repeatable.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory):
+    """A folder for the key of the one who runs the tests, instead of her own."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("home"))
+        patch.setenv("MACER_HOME", folder)
+        yield folder
+
+
+@pytest.fixture
+def tiny_networks(monkeypatch):
+    """The tiny networks are among those that macer knows, so that model files may name them."""
+    for network in (tiny, tiny_with_batch_norm):
+        monkeypatch.setitem(MODELS, network.__name__, network)

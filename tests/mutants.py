@@ -512,6 +512,42 @@ MUTANTS = {
         "if False:",
         "test_logs.py",
     ),
+    "code that a file names, run": Mutant(
+        "foreign.py",
+        "if names_a_function(name) and module_of(name) not in code:",
+        "if False:",
+        "test_code.py",
+    ),
+    "code of a recipe taken as typed": Mutant(
+        "commands/train.py", 'if token.source != "cli":', "if False:", "test_code.py"
+    ),
+    "own code from the current folder": Mutant(
+        "foreign.py",
+        "_importable(str(Path.cwd()) if folder is None else folder)",
+        "_importable(str(Path.cwd()))",
+        "test_code.py",
+    ),
+    "any seal a valid one": Mutant(
+        "seals.py",
+        'if not hmac.compare_digest(expected.encode(), seal.encode(errors="replace")):',
+        "if False:",
+        "test_code.py",
+    ),
+    "a seal of modules alone": Mutant(
+        "seals.py", "modules, weights_sha256], sort_keys", "modules], sort_keys", "test_code.py"
+    ),
+    "digests unread": Mutant(
+        "cards.py",
+        "if digest is not None and digest != _digest(tensors, found):",
+        "if False:",
+        "test_cards.py",
+    ),
+    "zoo files unchecked": Mutant(
+        "zoo.py", "if sha256_of_file(file) != known.get(file.name):", "if False:", "test_zoo.py"
+    ),
+    "a packed network that is another": Mutant(
+        "pack.py", "if not torch.equal(", "if False and torch.equal(", "test_pack.py"
+    ),
     "audit without arithmetic": Mutant(
         "verification.py",
         'if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):',

@@ -179,6 +179,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         "report",
         "merge",
         "compare",
+        "pack",
         "export",
         "zoo",
         "recipes",
@@ -376,6 +377,7 @@ def test_a_signal_saves_the_training_and_resume_ends_it(
 # A mistake in every argument of every command.
 
 WHOLE = "must be a whole number, got"
+NO_MODULE = "Invalid value for --code: must be the name of a module, such as mynets, got my-nets\n"
 MISTAKES = [
     ("certfy run", 'Unknown command "certfy". Did you mean "certify"?'),
     ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
@@ -398,6 +400,7 @@ MISTAKES = [
         "mnist-sample, svhn\n",
     ),
     ("train demo --model lenett", "unknown model 'lenett', did you mean 'lenet'?; choose from "),
+    ("train demo --code my-nets", NO_MODULE),
     ("train demo --model nowhere:net", "cannot import module 'nowhere': No module named "),
     ("train demo --loss hinge", "unknown loss 'hinge'; choose from macer"),
     ("train demo --normalise yes", "Unused Tokens: ['yes']."),
@@ -491,6 +494,7 @@ MISTAKES = [
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
     # certify
+    ("certify run --code my-nets", NO_MODULE),
     ("certify", 'Command "certify" parameter --target requires an argument.'),
     (
         "certify runn",
@@ -647,6 +651,7 @@ MISTAKES = [
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),
     ("verify run --resample 1.5", "Invalid value for --resample: must be a whole number, got 1.5"),
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
+    ("verify run --code my-nets", NO_MODULE),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("attack runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("attack zoo:none", "unknown zoo model 'none'"),
@@ -663,6 +668,7 @@ MISTAKES = [
     ("attack run --n 20", "n must be at least 21 to confirm anything at level 1e-06, got 20\n"),
     ("attack run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("attack run --data nowhere", "no files of 'mnist' in nowhere: expected "),
+    ("attack run --code my-nets", NO_MODULE),
     ("attack run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("predict runn digit.png", "no run or model at runn; name a run folder or a model file\n"),
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
@@ -690,6 +696,7 @@ MISTAKES = [
     ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
     ("predict run digit.png --radius -1", "radius must be "),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
+    ("predict run digit.png --code my-nets", NO_MODULE),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # report
     ("report", "logs must name at least one run or log file, got none\n"),
@@ -754,6 +761,7 @@ MISTAKES = [
         "compare demo --out new --held-out 9990",
         "held_out and batch must not exceed the 10000 training images together, got 9990 and ",
     ),
+    ("compare demo --out new --code my-nets", NO_MODULE),
     ("compare demo --out new --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # paper
     ("paper --train", "item must be named with these flags, got none; `macer paper` lists them\n"),
@@ -802,7 +810,26 @@ MISTAKES = [
         "export run --out run/model.safetensors --overwrite",
         "out must not be the model to be exported, got run/model.safetensors; choose another ",
     ),
+    ("export run --out new --code my-nets", NO_MODULE),
     ("export run --out new --overwrite yes", "Unused Tokens: ['yes']."),
+    # pack
+    ("pack --sigma 1 --dataset mnist --out new", 'Command "pack" parameter NETWORK requires an '),
+    ("pack os:x --dataset mnist --out new", 'Command "pack" parameter --sigma requires an '),
+    ("pack os:x --sigma 1 --out new", 'Command "pack" parameter --dataset requires an '),
+    ("pack os:x --sigma 1 --dataset mnist", 'Command "pack" parameter --out requires an '),
+    ("pack lenet --sigma 1 --dataset mnist --out new", "weights must be given to certify lenet; "),
+    ("pack lenett --sigma 1 --dataset mnist --out new", "no run or model at lenett; name a run "),
+    ("pack run --sigma 1 --dataset mnist --out new", "network must be one by its name, got run, "),
+    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt'; choose from "),
+    ("pack os:x --sigma 1 --dataset mnist --data nowhere --out new", "no files of 'mnist' in "),
+    (
+        "pack lenet --weights none.pt --sigma 1 --dataset mnist --out new",
+        "no weights at none.pt: expected a file of torch.save or of safetensors\n",
+    ),
+    (
+        "pack torch.nn:Flatten --normalise some --sigma 1 --dataset mnist --out new",
+        "model 'torch.nn:Flatten' must return logits of shape (2, 10) for 2 images, ",
+    ),
     # demo, recipes, zoo, data, bench
     ("demo --out run", "run exists already; choose another --out or remove it\n"),
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
@@ -844,7 +871,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS"}
+        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

@@ -222,8 +222,12 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
             f'loss = "{loss}"\nmodel = "tiny_models:tiny"\nsigma = 0.25\nk = 2\nlam = 1.0\n'
             "labelled = 64\nbatch = 32\nepochs = 1\n"
         )
+    code = ["--code", "tiny_models"]
     arguments = ["--seeds", "2", "--n0", "10", "--n", "50", "--skip", "200", "--device", "cpu"]
-    assert main(["compare", "gaussian.toml", "consistency.toml", "--out", "all", *arguments]) == 0
+    assert (
+        main(["compare", "gaussian.toml", "consistency.toml", "--out", "all", *arguments, *code])
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines if line.strip()]
     assert names.index("recipe") < names.index("gaussian") < names.index("consistency")
@@ -236,10 +240,11 @@ def test_a_score_gives_the_same_table_for_less_work(tmp_path, monkeypatch, capsy
     Path("plain.toml").write_text(
         'loss = "gaussian"\nmodel = "tiny_models:tiny"\nsigma = 0.25\nlabelled = 64\nepochs = 1\n'
     )
+    code = ["--code", "tiny_models"]
     arguments = ["--seeds", "1", "--n0", "10", "--n", "50", "--skip", "100", "--device", "cpu"]
     tables = []
     for flag in ("--no-score", "--score"):
-        assert main(["compare", "plain.toml", "--out", flag[2:], flag, *arguments]) == 0
+        assert main(["compare", "plain.toml", "--out", flag[2:], flag, *arguments, *code]) == 0
         tables.append(capsys.readouterr().out)
     assert tables[0] == tables[1]
     full, scored = (read_log(Path(name) / "plain" / "seed-0") for name in ("no-score", "score"))

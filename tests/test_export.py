@@ -19,8 +19,9 @@ from macer.targets import find_target
 from macer.weights import load_weights, read_weights
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+pytestmark = pytest.mark.usefixtures("tiny_networks")
 CARD = ModelCard(
-    architecture="tiny_models:tiny_with_batch_norm",
+    architecture="tiny_with_batch_norm",
     classes=CLASSES,
     shape=(1, 8, 8),
     mean=(1 / 3,),

@@ -334,9 +334,12 @@ def test_a_photograph_of_any_size_is_predicted_by_its_middle(tmp_path, monkeypat
     )  # fmt: skip
     save_model(Path("model.safetensors"), model.state_dict(), card)
     picture(3).save("photo.png")
-    assert main(["predict", "model.safetensors", "photo.png", "--n", "200"]) == 0
+    assert (
+        main(["predict", "model.safetensors", "photo.png", "--n", "200", "--code", "tiny_models"])
+        == 0
+    )
     [line] = capsys.readouterr().out.splitlines()
-    trained, _ = load_model(Path("model.safetensors"))
+    trained, _ = load_model(Path("model.safetensors"), code=("tiny_models",))
     pixels = torch.from_numpy(read_middle(Path("photo.png"))[None] / 255).float()
     assert line.split("\t")[1] == WNIDS[int(trained.eval()(pixels).argmax())]
     assert "radius" in line

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import macer
@@ -17,7 +18,9 @@ from macer import demo, rates, zoo
 from macer.cli import app, main
 from macer.commands import report
 from macer.commands.printing import plain, print_document
+from macer.files import sha256_of_file
 from macer.mistake import AuditFailed
+from macer.models import lenet
 from macer.stopping import Stopped
 
 PAGE = (Path(__file__).parents[1] / "docs/json.md").read_text("utf-8")
@@ -54,6 +57,20 @@ CALLS: list[tuple[str, ...]] = [
     ("paper",),
     ("paper", "table-1"),
     ("paper", "table-1", "--commands"),
+    (
+        "pack",
+        "lenet",
+        "--weights",
+        "lenet.pth",
+        "--sigma",
+        "0.5",
+        "--dataset",
+        "folder",
+        "--data",
+        "pictures",
+        "--out",
+        "packed",
+    ),
     ("export", "run", "--out", "exported.safetensors"),
     ("zoo",),
     ("recipes",),
@@ -82,8 +99,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["train", "demo-gaussian", "--out", "run", *TRAIN, "--lr", "0.05"]) == 0
         assert main(["certify", "run", *CERTIFY]) == 0
         assert main(["certify", "run", *CERTIFY, "--radius", "0.1", "--out", "at-0.1"]) == 0
+        torch.save(lenet(num_classes=3, channels=1).state_dict(), "lenet.pth")
         Path("package").mkdir()
         assert main(["export", "run", "--out", "package/tiny.safetensors"]) == 0
+        digest = sha256_of_file(Path("package/tiny.safetensors"))
+        Path("package/SHA256SUMS").write_text(f"{digest}  tiny.safetensors\n")
         assert main(["certify", "package/tiny.safetensors", *CERTIFY, "--out", "package/tiny"]) == 0
     return folder
 

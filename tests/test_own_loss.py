@@ -47,7 +47,7 @@ def test_the_pages_other_command_is_one(desk: Path) -> None:
 
 
 def test_the_pages_recipe_differs_from_the_samples_in_the_loss_alone(desk: Path) -> None:
-    own = named_recipe("margin.toml")
+    own = named_recipe("margin.toml", code=("mylosses",))
     sample = named_recipe("sample/gaussian")
     assert replace(own, loss=sample.loss, k=sample.k, lam=sample.lam) == sample
 

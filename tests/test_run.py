@@ -18,8 +18,9 @@ from macer.run import (
 )
 from tiny_models import CLASSES, tiny_recipe
 
+pytestmark = pytest.mark.usefixtures("tiny_networks")
 CARD = ModelCard(
-    architecture="tiny_models:tiny_with_batch_norm",
+    architecture="tiny_with_batch_norm",
     classes=CLASSES,
     shape=(1, 8, 8),
     mean=(0.25,),
@@ -191,9 +192,9 @@ def test_a_file_that_is_no_model_file_is_refused(tmp_path, content):
 
 
 def test_weights_of_another_architecture_are_refused(tmp_path):
-    other = replace(CARD, architecture="tiny_models:tiny")
+    other = replace(CARD, architecture="tiny")
     save_model(tmp_path / "a", CARD.build().state_dict(), other)
-    with pytest.raises(Mistake, match=r"a must hold the weights of tiny_models:tiny: "):
+    with pytest.raises(Mistake, match=r"a must hold the weights of tiny: "):
         load_model(tmp_path / "a")
 
 

@@ -10,9 +10,10 @@ from macer.run import ModelCard, save_model
 from macer.teachers import load_teachers
 from tiny_models import CLASSES, tiny_recipe
 
+pytestmark = pytest.mark.usefixtures("tiny_networks")
 CPU = torch.device("cpu")
 CARD = ModelCard(
-    architecture="tiny_models:tiny_with_batch_norm",
+    architecture="tiny_with_batch_norm",
     classes=CLASSES,
     shape=(1, 8, 8),
     mean=(0.25,),

@@ -459,13 +459,14 @@ def test_a_run_is_not_resumed_with_another_model_at_its_teachers_path(tmp_path, 
     path = tmp_path / "teacher.safetensors"
     shutil.copy(first / "model.safetensors", path)
     recipe = tiny_recipe(**{field: str(path)}, labelled=20)
-    content = trained(tmp_path / "run", recipe)
-    assert trained(tmp_path / "run", recipe, resume=True) == content
-    model, card = load_model(path)
+    code = ("tiny_models",)
+    content = trained(tmp_path / "run", recipe, code=code)
+    assert trained(tmp_path / "run", recipe, resume=True, code=code) == content
+    model, card = load_model(path, code=code)
     save_model(path, {name: -tensor for name, tensor in model.state_dict().items()}, card)
     message = f"{field} must be the model that .*run began with; the SHA-256 of .*teacher.* differs"
     with pytest.raises(Mistake, match=message):
-        trained(tmp_path / "run", recipe, resume=True)
+        trained(tmp_path / "run", recipe, resume=True, code=code)
 
 
 @pytest.mark.parametrize(

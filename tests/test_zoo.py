@@ -23,8 +23,9 @@ from macer.training import train
 from macer.verification import check_table, read_certificates, recompute
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+pytestmark = pytest.mark.usefixtures("tiny_networks")
 DIGITS = ModelCard(
-    architecture="tiny_models:tiny_with_batch_norm",
+    architecture="tiny_with_batch_norm",
     classes=classes_of("mnist-sample"),
     shape=(1, 28, 28),
     mean=(0.0,),
@@ -51,7 +52,15 @@ def add_model(name: str, card: ModelCard) -> Path:
     file = zoo.FOLDER / f"{name}.safetensors"
     save_model(Path("whole"), model.state_dict(), card)
     export_model(Path("whole"), file)
+    list_sums()
     return file
+
+
+def list_sums() -> None:
+    """Bring the zoo's list of SHA-256 up to date."""
+    files = sorted(zoo.FOLDER.glob("*.safetensors"))
+    lines = [f"{sha256_of_file(file)}  {file.name}\n" for file in files]
+    (zoo.FOLDER / "SHA256SUMS").write_text("".join(lines))
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +179,7 @@ def test_the_list_tells_what_each_model_is(digits, capsys):
     told = dict(zip(HEADER, row, strict=True))
     assert told == {
         "name": "zoo:digits-0.50",
-        "network": "tiny_models:tiny_with_batch_norm",
+        "network": "tiny_with_batch_norm",
         "data set": "mnist-sample",
         "σ": "0.5",
         "parameters": "698",  # 4·9 + 4, 2·4, 64·10 + 10
@@ -211,6 +220,7 @@ def test_certificates_of_another_model_are_not_listed(digits):
     model, card = load_model(digits)
     model[1][-1].bias.data[0] += 1
     save_model(digits, model.state_dict(), card)
+    list_sums()
     with pytest.raises(Mistake, match=r"^the certificates in .* must be of zoo:digits-0.50, SHA"):
         catalogue()
 
@@ -305,6 +315,31 @@ def test_certificates_of_cifar10_that_come_with_macer_follow_from_their_counts(
     model, card = load_model(f"zoo:{name}")
     with torch.inference_mode():
         assert model(torch.full((2, *card.shape), 0.5)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("place", [8, -1])
+@pytest.mark.parametrize("command", ["predict", "certify", "export"])
+def test_a_zoo_model_with_a_flipped_byte_is_refused(digits, capsys, command, place):
+    content = bytearray(digits.read_bytes())
+    content[place] ^= 1
+    digits.write_bytes(content)
+    Image.fromarray(load("mnist-sample", "test").images[0, 0]).save("digit.png")
+    rest = {"predict": ["digit.png"], "export": ["--out", "new.safetensors"]}
+    assert main([command, "zoo:digits-0.50", *rest.get(command, [])]) == 2
+    line = f"macer: {digits} must have the SHA-256 that came with macer, "
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_a_zoo_model_that_is_not_in_the_list_is_refused(digits):
+    (zoo.FOLDER / "SHA256SUMS").write_text("")
+    with pytest.raises(Mistake, match=r"must have the SHA-256 that came with macer, none…; "):
+        load_model("zoo:digits-0.50")
+
+
+def test_the_list_of_sha256_is_complete():
+    lines = (SHIPPED / "SHA256SUMS").read_text().splitlines()
+    files = sorted(SHIPPED.glob("*.safetensors"))
+    assert lines == [f"{sha256_of_file(file)}  {file.name}" for file in files]
 
 
 def test_the_models_that_come_with_macer_are_small():

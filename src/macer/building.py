@@ -21,6 +21,7 @@ def build_model(
     shape: Shape,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    folder: str | None = None,
 ) -> nn.Sequential:
     """Normalisation and network on the CPU, tried once on black images of the given shape.
 
@@ -32,6 +33,7 @@ def build_model(
         shape: (channels, height, width)
         mean: (channels,), 0 by default
         std: (channels,), 1 by default
+        folder: of the function's module; by default the current folder is searched first.
     """
     channels = shape[0]
     normalize = Normalize(
@@ -46,7 +48,7 @@ def build_model(
             "or name a function of your own as package.module:function"
         )
     else:
-        network = _foreign_network(name, num_classes=num_classes, channels=channels)
+        network = _foreign_network(name, num_classes=num_classes, channels=channels, folder=folder)
     model = nn.Sequential(normalize, network).cpu()
     _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
     return model
@@ -62,8 +64,10 @@ def _per_channel(
     return values
 
 
-def _foreign_network(name: str, *, num_classes: int, channels: int) -> nn.Module:
-    function = import_function(name)
+def _foreign_network(
+    name: str, *, num_classes: int, channels: int, folder: str | None
+) -> nn.Module:
+    function = import_function(name, folder)
     if isinstance(function, nn.Module):  # callable too, but on images
         raise Mistake(f"model {name!r} must be a function that returns an nn.Module, got a network")
     arguments = _accepted(function, num_classes=num_classes, channels=channels)

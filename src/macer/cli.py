@@ -14,6 +14,7 @@ from macer.commands.about import bench, data, recipes, zoo
 from macer.commands.audit import attack, verify
 from macer.commands.certify import certify, merge, predict
 from macer.commands.compare import compare, demo
+from macer.commands.pack import pack
 from macer.commands.paper import paper
 from macer.commands.printing import print_document, silenced
 from macer.commands.report import history, report
@@ -45,6 +46,7 @@ app.command(report)
 app.command(history)
 app.command(compare)
 app.command(paper)
+app.command(pack)
 app.command(export)
 app.command(zoo)
 app.command(recipes)

@@ -1,6 +1,6 @@
 """Recipes against each other: the same seeds, the same images, paired differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ def compare(
     skip: int,
     device: torch.device,
     held_out: int = 0,
+    code: Collection[str] = (),
 ) -> list[Entry]:
     """Train each recipe with seeds 0, 1 …, certify each model, and return one entry a recipe.
 
@@ -82,6 +83,7 @@ def compare(
         recipes: by the names of their runs, of one data set.
         held_out: keep the last training images, at least as many, out of every training, and
             certify them.
+        code: modules that the files of teachers may name, see `load_model`.
     """
     if held_out < 0:
         raise Mistake(f"held_out must be at least 0, got {held_out}")
@@ -112,13 +114,13 @@ def compare(
             note(f"{name}, seed {recipe.seed}")
             train(
                 recipe, training, classes, folder,
-                device=device, resume=True, validation=Validation(every=recipe.epochs),
+                device=device, resume=True, validation=Validation(every=recipe.epochs), code=code,
             )  # fmt: skip
         entries[name] = Entry(
             name,
             recipes[name],
             tuple(certified(folder, dataset, exam, device) for folder in folders),
-            passes_of(asked[0], training, folders[0]),
+            passes_of(asked[0], training, folders[0], code),
             float(np.median([_seconds(recipes[name], folder) for folder in folders])),
         )
     return [entries[name] for name in recipes]
@@ -172,11 +174,11 @@ def certified(
     return select(read_log(where), indices[0], exam.stop, exam.skip)
 
 
-def passes_of(recipe: TrainRecipe, training: Split, run: Path) -> float:
+def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:
     """Images that the network and its teacher see for each image in an epoch, counted."""
     few = Split(training.images[:COUNTED_IMAGES], training.labels[:COUNTED_IMAGES])
     model, card = load_model(run)
-    teachers = load_teachers(recipe, card, torch.device("cpu"))
+    teachers = load_teachers(recipe, card, torch.device("cpu"), code=code)
     teacher = teachers["teacher"].model if "teacher" in teachers else None
     return count_passes(recipe, few, model, teacher).images
 

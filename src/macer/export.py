@@ -1,27 +1,34 @@
 """Model files of half the size: weights of two or more dimensions in float16."""
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from macer.cards import Tensors, model_bytes
 from macer.files import write_file
 from macer.mistake import Mistake
-from macer.run import Tensors, load_model, model_bytes, model_file
+from macer.run import load_model, model_file
 from macer.zoo import in_zoo
 
 MOST = torch.finfo(torch.float16).max  # 65504
 
 
-def export_model(target: Path | str, out: Path, *, overwrite: bool = False) -> str:
+def export_model(
+    target: Path | str, out: Path, *, overwrite: bool = False, code: Collection[str] = ()
+) -> str:
     """Write the model of a run, a model file or zoo:NAME, rounded; return the file's SHA-256.
 
     The card is kept. What is loaded from the file is the rounded model, in the network's own
     float32, and certificates bind the file's SHA-256: those of the target are not this file's.
+
+    Args:
+        code: modules that the target may name, see `load_model`.
     """
     _check_out(model_file(target), out, overwrite=overwrite)
-    model, card = load_model(target)
+    model, card = load_model(target, code=code)
     content = model_bytes(rounded(model), card)
     write_file(out, content)
     return hashlib.sha256(content).hexdigest()

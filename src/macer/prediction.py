@@ -1,7 +1,7 @@
 """Label image files by the smoothed classifier, each with the radius it is certified for."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.authority import other_function
+from macer.cards import ModelCard
 from macer.certificate import ABSTAIN
 from macer.certification import certify, check_settings
 from macer.data import DATASETS
@@ -21,7 +22,6 @@ from macer.inference import for_inference, resolved
 from macer.journal import JOURNAL, read_journal, rounded_down
 from macer.mistake import Mistake
 from macer.progress import bar
-from macer.run import ModelCard
 from macer.sequential import check_radius
 from macer.targets import Target, function_of, trained_target
 
@@ -65,14 +65,18 @@ def predict_files(
     precision: str,
     row_by_row: bool = False,
     device: torch.device,
+    code: Collection[str] = (),
 ) -> Iterator[Prediction]:
     """The label and radius of each file, or an abstention.
 
     With a radius it is whether the label holds within it, mostly after few of the n samples.
     Where the target has certificates, the labels must come from the function that they speak of:
     the same weights in the same precision.
+
+    Args:
+        code: modules that the target's file may name, see `load_model`.
     """
-    found, card = trained_target(str(target))
+    found, card = trained_target(str(target), code=code)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
     certify_one = certify
     if radius is not None:

@@ -6,7 +6,7 @@ can copy and edit. It is saved whole in the run it made.
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,8 +15,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from macer.foreign import nearest
+from macer.foreign import check_admitted, nearest
 from macer.mistake import Mistake
+
+CODE_FIELDS = ("model", "loss")  # of a recipe, each a name that macer knows or a function
 
 
 def _whole_number(_: Any, tokens: Sequence[Token]) -> int:
@@ -231,9 +233,16 @@ def read_recipe(name: str) -> dict[str, Any]:
         raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
 
 
-def named_recipe(name: str) -> TrainRecipe:
-    """A recipe that comes with the package, unchanged."""
-    return recipe_from(read_recipe(name))
+def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
+    """A recipe that comes with the package, or that of a TOML file, unchanged.
+
+    Args:
+        code: modules that the file may name for its model and its loss, besides those of macer.
+    """
+    fields = read_recipe(name)
+    for field in CODE_FIELDS:
+        check_admitted(str(fields.get(field)), code, where=f"recipe {name}")
+    return recipe_from(fields)
 
 
 def recipe_from(fields: Mapping[str, Any]) -> TrainRecipe:

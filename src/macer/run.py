@@ -12,25 +12,27 @@ import hashlib
 import json
 import platform
 import subprocess
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor, nn
+from torch import nn
 
 from macer import __version__
-from macer.building import build_model
+from macer.cards import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
+from macer.foreign import OwnModule, check_admitted, module_of, names_a_function
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe, recipe_from
-from macer.zoo import in_zoo, zoo_file
+from macer.seals import ensure_key, owners_folders
+from macer.zoo import check_zoo_file, in_zoo, zoo_file
 
-Tensors = dict[str, Tensor]
 Metrics = dict[str, Any]
 
 GENERATIONS = 2
@@ -69,13 +71,18 @@ class Run:
         try:
             manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
             manifest["recipe"], manifest["data_sha256"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
         return manifest
 
     def read_recipe(self) -> TrainRecipe:
-        """The recipe that the run was asked for with."""
+        """The recipe that the run was asked for with, to be looked at: its names may be code."""
         fields = self.read_manifest()["recipe"]
+        if fields is None:
+            raise Mistake(
+                f"{self.folder} was packed, not trained: it has no recipe, and nothing tells what "
+                "its network learnt from"
+            )
         try:
             return recipe_from(fields)
         except (TypeError, AttributeError) as error:
@@ -111,44 +118,53 @@ def open_run(
     *,
     resume: bool,
     models_sha256: dict[str, str] | None = None,
+    code: Sequence[OwnModule] = (),
 ) -> Run:
     """Make a new run, or continue one that was asked for with the same recipe and data.
 
     Args:
         models_sha256: of the models that the recipe's fields name, by field.
+        code: the modules of the user's own that the recipe names.
     """
     inputs = {"data_sha256": data_sha256, "models_sha256": models_sha256 or {}}
     run = Run(folder)
+    if code:
+        ensure_key()  # what cannot be sealed at the end is refused at the beginning
     if run.manifest.exists():
         if not resume:
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
         _check_same(run.read_manifest(), recipe, inputs, folder)
-        return run
-    if folder.exists() and not _is_new(folder):
-        raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
-    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    else:
+        recorded = {"code": {"modules": code}} if code else {}
+        new_run(folder, {"recipe": asdict(recipe), **inputs, **recorded, "status": "training"})
+    run.checkpoints.mkdir(exist_ok=True)
     sync_folder(folder)
-    with locked(folder):
-        if run.manifest.exists():  # another process was faster
-            raise Mistake(f"{folder} holds a run already; choose another --out")
-        run.write_manifest(_first_manifest(recipe, inputs))
     return run
 
 
-def _first_manifest(recipe: TrainRecipe, inputs: dict[str, Any]) -> dict[str, Any]:
+def new_run(folder: Path, record: dict[str, Any]) -> Run:
+    """Make a run in a new folder: its manifest, of a record and of what macer it was made with."""
+    run = Run(folder)
+    if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
+        raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if run.manifest.exists():  # perhaps since a moment ago
+            raise Mistake(f"{folder} holds a run already; choose another --out")
+        run.write_manifest({"macer": __version__, **record, **_made_with()})
+    return run
+
+
+def _made_with() -> dict[str, Any]:
     return {
-        "macer": __version__,
-        "recipe": asdict(recipe),
-        **inputs,
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
         },
         "commit": _commit(),
-        "status": "training",
     }
 
 
@@ -164,6 +180,8 @@ def _is_new(folder: Path) -> bool:
 def _check_same(
     manifest: dict[str, Any], recipe: TrainRecipe, inputs: dict[str, Any], folder: Path
 ) -> None:
+    if manifest["recipe"] is None:
+        raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
     asked = json.loads(json.dumps(asdict(recipe)))
     # A field that came after the run began had no effect on it, as its default has none.
     recorded = json.loads(json.dumps(asdict(TrainRecipe()))) | manifest["recipe"]
@@ -199,7 +217,7 @@ def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
     The file's name ends in the hash of its content, so that a damaged one is known as such.
     """
     metadata = {name: str(value) for name, value in state.items()}
-    content = save_tensors(_plain(tensors), metadata)
+    content = save_tensors(plain_tensors(tensors), metadata)
     digest = hashlib.sha256(content).hexdigest()[:16]
     write_atomically(run.checkpoints / f"{state['step']:09d}-{digest}.safetensors", content)
     for old in _generations(run)[GENERATIONS:]:
@@ -232,55 +250,11 @@ def _generations(run: Run) -> list[Path]:
     return sorted(run.checkpoints.glob("*-*.safetensors"), reverse=True)
 
 
-def _plain(tensors: Tensors) -> Tensors:
-    """Contiguous copies on the CPU: what safetensors takes."""
-    return {
-        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
-    }
-
-
-@dataclass(frozen=True)
-class ModelCard:
-    """What a model file says of itself, enough to rebuild and to certify it."""
-
-    architecture: str
-    classes: tuple[str, ...]
-    shape: tuple[int, int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    sigma: float
-    dataset: str
-
-    @classmethod
-    def from_json(cls, text: str) -> "ModelCard":
-        """The card that `asdict` and JSON made."""
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(text).items()
-        }
-        return cls(**fields)
-
-    def build(self) -> nn.Sequential:
-        """The network with fresh weights."""
-        return build_model(
-            self.architecture,
-            num_classes=len(self.classes),
-            shape=self.shape,
-            mean=self.mean,
-            std=self.std,
-        )
-
-
 def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
     """Write weights and card; return the file's SHA-256."""
     content = model_bytes(tensors, card)
     write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
-
-
-def model_bytes(tensors: Tensors, card: ModelCard) -> bytes:
-    """The content of a model file."""
-    return save_tensors(_plain(tensors), {"macer": json.dumps(asdict(card))})
 
 
 def model_file(target: Path | str) -> Path:
@@ -296,16 +270,27 @@ def model_file(target: Path | str) -> Path:
     return file
 
 
-def load_model(target: Path | str) -> tuple[nn.Sequential, ModelCard]:
+def load_model(
+    target: Path | str, *, code: Collection[str] = ()
+) -> tuple[nn.Sequential, ModelCard]:
     """The model of a run folder, of a model file or of zoo:NAME, in eval mode on the CPU.
 
     Weights that the file keeps in fewer bits are cast to the network's own type.
+
+    Args:
+        code: modules that the file may name for its network, besides those of macer; those of a
+            run that this user made with code of her own are admitted by its seal.
     """
     file = model_file(target)
-    if file == Run(Path(target)).model:
+    if in_zoo(target):
+        check_zoo_file(file)
+    elif file == Run(Path(target)).model:
         _check_weights(Run(Path(target)))
-    card, tensors = _read_model(file)
-    model = card.build()
+    card, tensors = read_model_file(file)
+    folders = _owners_folders(file) if names_a_function(card.architecture) else {}
+    check_admitted(card.architecture, {*code, *folders}, where=file)
+    module = module_of(card.architecture)
+    model = card.build(None if module in code else folders.get(module))
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
@@ -315,24 +300,18 @@ def load_model(target: Path | str) -> tuple[nn.Sequential, ModelCard]:
     return model.eval(), card
 
 
+def _owners_folders(file: Path) -> dict[str, str]:
+    """The user's own modules, with their folders, where the file is the model of a run of hers."""
+    run = Run(file.parent)
+    if file != run.model or not run.manifest.is_file():
+        return {}
+    return owners_folders(run.read_manifest().get("code"), sha256_of_file(file))
+
+
 def _check_weights(run: Run) -> None:
     expected = run.read_manifest().get("weights_sha256")
     if expected and sha256_of_file(run.model) != expected:
         raise Mistake(
-            f"{run.model} must have the SHA-256 its manifest names, {expected[:16]}…; "
+            f"{run.model} must have the SHA-256 its manifest names, {str(expected)[:16]}…; "
             "the file is damaged or another model's"
         )
-
-
-def _read_model(file: Path) -> tuple[ModelCard, Tensors]:
-    try:
-        with safe_open(file, framework="pt") as opened:
-            metadata = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        card = ModelCard.from_json(metadata["macer"])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise Mistake(
-            f"{file} must be a model file written by macer train: {error}; for other weights name "
-            "their network and add --weights FILE"
-        ) from error
-    return card, tensors

@@ -1,7 +1,6 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +9,14 @@ from torch import nn
 
 from macer.authority import Function, outputs_of, with_code
 from macer.building import build_model
+from macer.cards import ModelCard, digest_of_tensors
 from macer.data import Split
 from macer.files import sha256_of_file
 from macer.foreign import names_a_function
 from macer.mistake import Mistake
 from macer.models import MODELS, Normalize
 from macer.normalisation import find_normalisation, named_normalisation
-from macer.run import ModelCard, load_model, model_file
+from macer.run import load_model, model_file
 from macer.weights import load_weights, read_weights
 from macer.zoo import in_zoo, zoo_file
 
@@ -56,6 +56,7 @@ def find_target(
     classes: Sequence[str],
     weights: Path | None = None,
     normalise: str | None = None,
+    code: Collection[str] = (),
 ) -> Target:
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
@@ -63,10 +64,11 @@ def find_target(
         classes: the names of the data set's classes.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
+        code: modules that a model file may name, see `load_model`; `name` itself may be any.
     """
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
-        target, card = trained_target(name)
+        target, card = trained_target(name, code=code)
         _check_data(card, name, sigma, classes)
         return target
     if sigma is None:
@@ -112,9 +114,9 @@ def is_trained(name: str) -> bool:
     return in_zoo(name) or Path(name).exists()
 
 
-def trained_target(name: str) -> tuple[Target, ModelCard]:
+def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, ModelCard]:
     """The model of a run folder, of a model file or of the zoo, and what its file says of it."""
-    model, card = load_model(name)
+    model, card = load_model(name, code=code)
     target = Target(
         model,
         name,
@@ -146,8 +148,4 @@ def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequen
 
 def weights_digest(model: nn.Module) -> str:
     """The SHA-256 of a model's tensors, for models that come without a file."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    return digest_of_tensors(model.state_dict())

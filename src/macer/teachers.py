@@ -1,15 +1,17 @@
 """Trained models that a training learns from: a recipe's `teacher`, and its `pseudo`."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from macer.cards import ModelCard
 from macer.files import sha256_of_file
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
-from macer.run import ModelCard, load_model, model_file
+from macer.run import load_model, model_file
 
 FIELDS = ("teacher", "pseudo")  # of a recipe, each a run, a model file or zoo:NAME
 
@@ -24,18 +26,23 @@ class Teacher(NamedTuple):
 Teachers = dict[str, Teacher]  # by the fields that name them
 
 
-def load_teachers(recipe: TrainRecipe, card: ModelCard, device: torch.device) -> Teachers:
+def load_teachers(
+    recipe: TrainRecipe, card: ModelCard, device: torch.device, *, code: Collection[str] = ()
+) -> Teachers:
     """The models that the recipe names, by its fields.
 
     Args:
         card: of the model to be trained, whose images and classes must be theirs.
+        code: modules that their files may name, see `load_model`.
     """
-    paths = {field: getattr(recipe, field) for field in FIELDS}
-    return {field: _load(field, Path(path), card, device) for field, path in paths.items() if path}
+    paths = {field: Path(name) for field in FIELDS if (name := getattr(recipe, field))}
+    return {field: _load(field, path, card, device, code) for field, path in paths.items()}
 
 
-def _load(field: str, path: Path, card: ModelCard, device: torch.device) -> Teacher:
-    model, own = load_model(path)
+def _load(
+    field: str, path: Path, card: ModelCard, device: torch.device, code: Collection[str]
+) -> Teacher:
+    model, own = load_model(path, code=code)
     if own.shape != card.shape:
         wanted, got = ("×".join(map(str, shape)) for shape in (card.shape, own.shape))
         raise Mistake(f"{field} must be a model of {wanted} images, got {path}, of {got} images")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.captured import CapturedStep
+from macer.cards import Tensors
 from macer.data import Split, augment
 from macer.feeding import Resident, feed
 from macer.fused_training import for_training
@@ -22,7 +23,7 @@ from macer.packing import Packed, pack, unpack
 from macer.pseudo_labels import loss_weights
 from macer.ranks import ALONE, Ranks
 from macer.recipes import TrainRecipe
-from macer.run import Metrics, Tensors
+from macer.run import Metrics
 from macer.sampling import epoch_order, new_odds, odds_are_due
 from macer.schedules import attack_share, learning_rate, trade_off
 

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +11,10 @@ from pathlib import Path
 
 import torch
 
+from macer.cards import ModelCard
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
 from macer.files import locked, remove_leftovers, write_atomically
+from macer.foreign import OwnModule, own_modules
 from macer.held_out import hold_out
 from macer.image_files import ImageFiles
 from macer.mistake import Mistake
@@ -23,13 +25,13 @@ from macer.ranks import ALONE, Ranks
 from macer.recipes import TrainRecipe
 from macer.run import (
     Metrics,
-    ModelCard,
     Run,
     load_checkpoint,
     open_run,
     save_checkpoint,
     save_model,
 )
+from macer.seals import sealed
 from macer.stopping import Stopped, catching_signals
 from macer.teachers import Teachers, load_teachers
 from macer.trainer import Trainer
@@ -49,6 +51,7 @@ def train(
     validation: Validation = Validation(),  # noqa: B008  immutable
     watch: Callable[[Metrics], None] | None = None,
     ranks: Ranks = ALONE,
+    code: Collection[str] = (),
 ) -> Path:
     """Train a model and return the path of its file, FOLDER/model.safetensors.
 
@@ -63,19 +66,25 @@ def train(
         watch: called with each epoch's metrics.
         ranks: this process among those that train together, each with a part of every batch; the
             first one writes. Batch-norm takes its statistics from a part.
+        code: modules that the files of teachers may name, see `load_model`; what the recipe itself
+            names is taken as the caller's word.
     """
     _check_images(split, recipe)
     training, held_out = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     card = _card(recipe, training, classes)
-    teachers = load_teachers(recipe, card, torch.device(device))
+    teachers = load_teachers(recipe, card, torch.device(device), code=code)
     trainer = _trainer(recipe, card, training, teachers, torch.device(device), ranks)
+    own = own_modules(recipe.model, recipe.loss)  # as they are now: they may be edited meanwhile
     run = Run(folder)
     with ExitStack() as stack:
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
-            open_run(folder, recipe, fingerprint(split), resume=resume, models_sha256=models)
+            open_run(
+                folder, recipe, fingerprint(split),
+                resume=resume, models_sha256=models, code=own,
+            )  # fmt: skip
             stack.enter_context(locked(folder))  # before, a temporary may be a living writer's
             remove_leftovers(folder)
             remove_leftovers(run.checkpoints)
@@ -91,7 +100,7 @@ def train(
                 "one of them"
             ) from None
         saver.save()
-        ranks.first_does(lambda: _finish(run, trainer, card, saver.metrics))
+        ranks.first_does(lambda: _finish(run, trainer, card, saver.metrics, own))
     return run.model
 
 
@@ -174,7 +183,13 @@ def _looked(trainer: Trainer, held_out: Split | None, validation: Validation) ->
     )
 
 
-def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics]) -> None:
+def _finish(
+    run: Run,
+    trainer: Trainer,
+    card: ModelCard,
+    metrics: list[Metrics],
+    own: Sequence[OwnModule],
+) -> None:
     """Write the model and what the manifest says of it."""
     sha256 = save_model(run.model, trainer.weights(), card)
     manifest = run.read_manifest()
@@ -184,6 +199,8 @@ def _finish(run: Run, trainer: Trainer, card: ModelCard, metrics: list[Metrics])
         manifest["speed"] = training_speed(
             trainer.recipe, card, metrics, trainer.device, devices=trainer.ranks.count
         )
+    if own:
+        manifest["code"] = sealed(own, sha256)
     run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
 
 

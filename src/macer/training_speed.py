@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macer.cards import ModelCard
 from macer.data import Split
 from macer.losses import LOSSES
 from macer.rates import matrix_rate, operations
 from macer.recipes import TrainRecipe
-from macer.run import Metrics, ModelCard
+from macer.run import Metrics
 from macer.trainer import Trainer
 
 # What a pass costs, in forward passes: the gradients of a layer's inputs take as many operations

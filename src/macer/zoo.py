@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from macer.files import sha256_of_file
 from macer.foreign import nearest
 from macer.mistake import Mistake
 
 PREFIX = "zoo:"
 
 # NAME.safetensors is a model file, NAME/ a folder with its certificates, if any come with it.
+# SHA256SUMS has a line for each model file, as `sha256sum` writes it.
 FOLDER = Path(__file__).parent / "zoo"
 
 
@@ -28,6 +30,17 @@ def zoo_file(target: Path | str) -> Path:
         known = f"choose from {', '.join(names)}" if names else "the zoo is empty"
         raise Mistake(f"unknown zoo model {name!r}{nearest(name, names)}; {known}")
     return FOLDER / f"{name}.safetensors"
+
+
+def check_zoo_file(file: Path) -> None:
+    """Refuse a model file that is not the one that came with macer."""
+    lines = (FOLDER / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    known = {name: sha256 for sha256, name in map(str.split, lines)}
+    if sha256_of_file(file) != known.get(file.name):
+        raise Mistake(
+            f"{file} must have the SHA-256 that came with macer, "
+            f"{known.get(file.name, 'none')[:16]}…; the file is damaged: install macer again"
+        )
 
 
 def shipped_certificates(target: Path | str) -> Path:

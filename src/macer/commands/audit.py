@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.commands.parameters import Data, Device, Normalise, Weights, chosen_device
+from macer.commands.parameters import Code, Data, Device, Normalise, Weights, chosen_device
 from macer.commands.printing import Result, print_line
 from macer.mistake import Mistake
 from macer.recipes import Whole
@@ -37,6 +37,7 @@ class CertifiedModel:
     "The model they are of; the run's own by default."
     weights: Weights = None
     normalise: Normalise = None
+    code: Code = ()
 
 
 def verify(
@@ -199,6 +200,7 @@ def _sources(
         classes=classes_of(name, data),
         weights=model.weights,
         normalise=model.normalise,
+        code=model.code,
     )
     verification.check_sources(contents, found, split, device)
     return contents, split, found

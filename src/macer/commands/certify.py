@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.commands.parameters import (
+    Code,
     Data,
     Device,
     Normalise,
@@ -37,6 +38,7 @@ def certify(
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
+    code: Code = (),
     start: Start = 0,
     stop: Stop = None,
     skip: Skip = 1,
@@ -82,12 +84,12 @@ def certify(
     if held_out:
         check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
-    name = dataset or _dataset_of(target, weights)
+    name = dataset or _dataset_of(target, weights, code)
     part = "train" if held_out else "test"
     split = load(name, part, data)
     found = find_target(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
-        weights=weights, normalise=normalise,
+        weights=weights, normalise=normalise, code=code,
     )  # fmt: skip
     first = first_held_out(target, split) if held_out else 0
     indices = chosen_images(len(split.images), start, stop, skip, first=first)
@@ -139,12 +141,12 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
-def _dataset_of(target: str, weights: Path | None) -> str:
+def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
     from macer.run import load_model
     from macer.targets import is_trained
 
     if weights is None and is_trained(target):
-        return load_model(target)[1].dataset
+        return load_model(target, code=code)[1].dataset
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
 
 
@@ -184,6 +186,7 @@ def predict(
     seed: Whole = 0,
     precision: Precision = "auto",
     row_by_row: bool = False,
+    code: Code = (),
     device: Device = "auto",
 ) -> Result:
     """Label image files with a certified radius, or abstain.
@@ -215,7 +218,7 @@ def predict(
     predictions = []
     for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=device_,
+        row_by_row=row_by_row, device=device_, code=code,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from macer.commands.parameters import Data, Device, Skip, Start, Stop, chosen_device
+from macer.commands.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
 from macer.commands.printing import Result, print_line, print_report, print_table
 from macer.commands.train import recipe_of
 from macer.mistake import Mistake
@@ -40,6 +40,7 @@ def compare(
     stop: Stop = None,
     skip: Skip = 10,
     held_out: Whole = 0,
+    code: Code = (),
     device: Device = "auto",
 ) -> Result:
     """Train recipes with the same seeds, certify the models, and compare them with the first.
@@ -71,7 +72,7 @@ def compare(
     if len(set(runs)) < len(runs):
         raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
     entries = comparison.compare(
-        {run: recipe_of(name) for run, name in zip(runs, names, strict=True)},
+        {run: recipe_of(name, code=code) for run, name in zip(runs, names, strict=True)},
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
@@ -81,6 +82,7 @@ def compare(
         skip=skip,
         device=chosen_device(device),
         held_out=held_out,
+        code=code,
     )
     notes = comparison.notes(entries)
     print_table(*comparison.cells(entries))

@@ -1,10 +1,11 @@
 """Parameters that commands share, and the device that one of them chooses."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from macer.mistake import Mistake
 from macer.ranks import started_by_torchrun
@@ -13,6 +14,23 @@ from macer.recipes import Whole
 if TYPE_CHECKING:
     import torch
 
+
+def _modules(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Refuse what is not the name of a module."""
+    for name in (token.value for token in tokens):
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"must be the name of a module, such as mynets, got {name}")
+    return tuple(token.value for token in tokens)
+
+
+Code = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="Module of your own whose code a file may name; a run of your own needs none.",
+        converter=_modules,
+        negative="",
+    ),
+]
 Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")

@@ -1,6 +1,7 @@
 """`macer train` and `macer export`: a recipe into a run, a run into a model file."""
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 from cyclopts import App
 from cyclopts.config import Dict
 
-from macer.commands.parameters import Data, Device, chosen_device
+from macer.commands.parameters import Code, Data, Device, chosen_device
 from macer.commands.printing import Result, print_line
-from macer.foreign import nearest
+from macer.foreign import check_admitted, nearest
 from macer.mistake import Mistake
 from macer.ranks import joined
-from macer.recipes import TrainRecipe, Whole, read_recipe, run_name
+from macer.recipes import CODE_FIELDS, TrainRecipe, Whole, read_recipe, run_name
 
 
 def train(
@@ -22,6 +23,7 @@ def train(
     fields: TrainRecipe = TrainRecipe(),  # noqa: B008  frozen
     out: Path | None = None,
     data: Data = None,
+    code: Code = (),
     resume: bool = False,
     device: Device = "auto",
     checkpoint_seconds: float = 30.0,
@@ -76,6 +78,7 @@ def train(
             validation=Validation(validate_every, validate_samples),
             watch=watch,
             ranks=ranks,
+            code=code,
         )
     manifest = Run(folder).read_manifest()
     speed = manifest.get("speed", {})
@@ -94,7 +97,7 @@ def train(
 
 
 def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
-    """Let the recipe's file give the fields that no flag gives."""
+    """Let the recipe's file give the fields that no flag gives; code only if a flag names it."""
     if not arguments["--recipe"].tokens:
         return
     name = arguments["--recipe"].tokens[0].value
@@ -104,17 +107,23 @@ def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> Non
         raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
     # As fields of no command: else those named like one, such as attack, would be passed over.
     Dict(recipe, source=name)(app, (), arguments)
+    code = [token.value for token in arguments["--code"].tokens]
+    for field in CODE_FIELDS:
+        for token in arguments[f"--{field}"].tokens:
+            if token.source != "cli":
+                check_admitted(token.value, code, where=f"recipe {name}")
 
 
-def recipe_of(name: str) -> TrainRecipe:
-    """The recipe that `macer train NAME` takes."""
+def recipe_of(name: str, *, code: Iterable[str] = ()) -> TrainRecipe:
+    """The recipe that `macer train NAME`, with --code for each module, takes."""
     parser = App(default_command=train, config=fields_of_recipe)
-    _, bound, _ = parser.parse_args([name], exit_on_error=False, print_error=False)
+    words = [name, *(f"--code={module}" for module in code)]
+    _, bound, _ = parser.parse_args(words, exit_on_error=False, print_error=False)
     recipe: TrainRecipe = bound.arguments.get("fields", TrainRecipe())
     return recipe
 
 
-def export(run: Path, /, *, out: Path, overwrite: bool = False) -> Result:
+def export(run: Path, /, *, out: Path, overwrite: bool = False, code: Code = ()) -> Result:
     """Write a model into a file of half the size, weights rounded to float16.
 
     Parameters
@@ -128,7 +137,7 @@ def export(run: Path, /, *, out: Path, overwrite: bool = False) -> Result:
     """
     from macer.export import export_model
 
-    sha256 = export_model(run, out, overwrite=overwrite)
+    sha256 = export_model(run, out, overwrite=overwrite, code=code)
     size = out.stat().st_size
     print_line(
         f"exported {out}: {size:,} bytes, SHA-256 {sha256}; "
