@@ -383,8 +383,8 @@ MUTANTS = {
     ),
     "fields named like commands passed over": Mutant(
         "commands/train.py",
-        "Dict(recipe, source=name)(app, (), arguments)",
-        "Dict(recipe, source=name, use_commands_as_keys=False)(app, (), arguments)",
+        "Dict(recipe_fields(name), source=name)(app, (), arguments)",
+        "Dict(recipe_fields(name), source=name, use_commands_as_keys=False)(app, (), arguments)",
         "test_recipes.py",
     ),
     "audit without arithmetic": Mutant(

@@ -27,7 +27,7 @@ from macer import __version__
 from macer.building import build_model
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
-from macer.recipes import TrainRecipe, recipe_from
+from macer.recipes import TrainRecipe
 from macer.zoo import in_zoo, zoo_file
 
 Tensors = dict[str, Tensor]
@@ -77,8 +77,8 @@ class Run:
         """The recipe that the run was asked for with."""
         fields = self.read_manifest()["recipe"]
         try:
-            return recipe_from(fields)
-        except (TypeError, AttributeError) as error:
+            return TrainRecipe(**fields)
+        except (TypeError, Mistake) as error:
             raise Mistake(
                 f"{self.manifest} must have a recipe that this macer knows: {error}"
             ) from error
