@@ -443,6 +443,12 @@ MISTAKES = [
         "train demo --resized-crop 0.5 --epochs 1",
         "resized_crop must be 0 with mnist-sample, got 0.5; use crop\n",
     ),
+    ("train demo --lr 1e308", "lr must be at most 1e+30, got 1e+308\n"),
+    ("train demo --k 1000000000000", "k must be at most 1,000,000, got 1000000000000\n"),
+    ("train demo --epochs 1000000000", "epochs must be at most 1,000,000, got 1000000000\n"),
+    ("train demo --steps 100000", "steps must be at most 10,000, got 100000\n"),
+    ("train demo --batch 1000000", "batch · k must be at most 2,147,483,648, got 16000000\n"),
+    ("train demo --lr-decays -1", "lr_decays must be at least 0, got [-1]\n"),
     ("train demo --crop -1", "crop must be at least 0, got -1\n"),
     ("train demo --crop 29 --epochs 1", "crop must be at most the images' size, 28, got 29\n"),
     (
