@@ -593,7 +593,7 @@ def test_a_run_of_arrays_is_resumed_with_the_same_arrays_only(tmp_path, monkeypa
         train(ARRAYS, arrays(), CLASSES, tmp_path / "run", checkpoint_seconds=0.0)
     with pytest.raises(Mistake, match="the training data must be those"):
         train(ARRAYS, arrays(seed=1), CLASSES, tmp_path / "run", resume=True)
-    with pytest.raises(Mistake, match="^dataset must be arrays to resume .*, got tiny$"):
+    with pytest.raises(Mistake, match=r"^dataset must be arrays to resume .*, got tiny$"):
         train(ARRAYS, tiny_split(), CLASSES, tmp_path / "run", resume=True)
     images, labels = arrays()
     floats = torch.from_numpy(images) / 255, torch.from_numpy(labels)
