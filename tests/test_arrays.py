@@ -235,8 +235,8 @@ def test_labels_that_are_none_are_refused(labels, message):
          "got 3 values in 1"),
         ([IMAGES[0]] * 3, "data must have an image and a label in each place, got an object of "
          "type ndarray in 0"),
-        (Pictures(IMAGES[:0], LABELS[:0]), "images must be "),
-        ([], "images must be "),
+        (Pictures(IMAGES[:0], LABELS[:0]), "images must not be empty, got shape (0,)"),
+        ([], "images must not be empty, got shape (0,)"),
     ],
 )  # fmt: skip
 def test_data_that_are_none_are_refused(data, message):

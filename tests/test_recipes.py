@@ -247,6 +247,7 @@ BY_FILE = "a recipe is written into files: name a run folder, a model file or zo
         ("lr_decays", {1, 2}, "lr_decays must be a list, got an object of type set"),
         ("lr_decays", "12", "lr_decays must be a list, got '12'"),
         ("lr_decays", (1, "2"), "each of lr_decays must be a whole number, got '2'"),
+        ("epsilon_ramp", 2**63, "epsilon_ramp must be below 2⁶³, got 9223372036854775808"),
         ("steps", 10**9, "steps must be at most 10,000, got 1000000000"),
     ],
     ids=lambda value: None if isinstance(value, str) else type(value).__name__,
@@ -298,6 +299,13 @@ def test_a_seed_of_certification_out_of_range_is_refused(seed):
     with pytest.raises(Mistake) as refusal:
         CertifyRecipe(seed=seed)
     assert str(refusal.value) == f"seed must be in [0, 2⁶³), got {seed}"
+
+
+@pytest.mark.parametrize("field", ["n0", "n"])
+def test_more_samples_than_any_chip_draws_are_refused(field):
+    with pytest.raises(Mistake) as refusal:
+        CertifyRecipe(**{field: 10**13})
+    assert str(refusal.value) == f"{field} must be at most 1,000,000,000,000, got 10000000000000"
 
 
 def test_an_unknown_recipe_is_refused_with_the_nearest(capsys):

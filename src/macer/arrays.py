@@ -129,10 +129,10 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if images.dtype.kind not in "iuf":
         remedy = '; images.astype("uint8") * 255 makes them' if images.dtype.kind == "b" else ""
         raise Mistake(f"images must be uint8, or floats in [0, 1], got {images.dtype}{remedy}")
-    if images.ndim not in (3, 4):
-        raise Mistake(f"images must be {_SHAPE}, got shape {images.shape}; reshape them")
     if not images.size:
         raise Mistake(f"images must not be empty, got shape {images.shape}")
+    if images.ndim not in (3, 4):
+        raise Mistake(f"images must be {_SHAPE}, got shape {images.shape}; reshape them")
     images = images if images.ndim == 4 else images[:, None]
     if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
         raise Mistake(

@@ -24,6 +24,7 @@ from macer.formats import (
 from macer.image_files import SIDE, ImageFiles, read_image_files
 from macer.image_folder import image_classes, read_image_folder
 from macer.mistake import Mistake
+from macer.typed import require_type
 
 if TYPE_CHECKING:
     import torch
@@ -255,6 +256,7 @@ def _known(name: str) -> DataSet:
 
 def data_folder(flag: Path | str | None) -> Path:
     """The folder of the flag, else of $MACER_DATA, else ./data."""
+    require_type("folder", flag, str | os.PathLike | None, "the path of the data sets")
     return Path(flag if flag is not None else os.environ.get("MACER_DATA") or "data")
 
 
