@@ -442,8 +442,8 @@ MUTANTS = {
     ),
     "fields named like commands passed over": Mutant(
         "commands/train.py",
-        "Dict(recipe, source=name)(app, (), arguments)",
-        "Dict(recipe, source=name, use_commands_as_keys=False)(app, (), arguments)",
+        "Dict(recipe_fields(name), source=name)(app, (), arguments)",
+        "Dict(recipe_fields(name), source=name, use_commands_as_keys=False)(app, (), arguments)",
         "test_recipes.py",
     ),
     "missing certificates verified": Mutant(
@@ -589,6 +589,60 @@ MUTANTS = {
         "if found != expected:",
         "if found is None:",
         "test_held_out.py",
+    ),
+    "floats in [0, 1] taken for bytes": Mutant(
+        "arrays.py",
+        "levels = np.rint(block * 255)",
+        "levels = np.rint(block)",
+        "test_arrays.py",
+    ),
+    "floats rounded without a word": Mutant(
+        "arrays.py",
+        "if off.any():",
+        "if False:",
+        "test_arrays.py",
+    ),
+    "labels that leave a class out": Mutant(
+        "arrays.py",
+        "if len(missing):",
+        "if False:",
+        "test_arrays.py",
+    ),
+    "arrays recorded as the recipe's data set": Mutant(
+        "training.py",
+        "return replace(recipe, dataset=split.dataset)",
+        "return recipe",
+        "test_training.py",
+    ),
+    "parts that forget their data set": Mutant(
+        "formats.py",
+        "return replace(self, images=self.images[rows], labels=self.labels[rows])",
+        "return Split(self.images[rows], self.labels[rows])",
+        "test_arrays.py",
+    ),
+    "arrays certified as a data set of that name": Mutant(
+        "commands/certify.py",
+        "if name == ARRAYS:",
+        "if False:",
+        "test_certifying.py",
+    ),
+    "an epoch of hardly a step": Mutant(
+        "trainer.py",
+        "if 2 * skipped >= steps:",
+        "if skipped >= steps:",
+        "test_trainer.py",
+    ),
+    "infinite weights kept": Mutant(
+        "trainer.py",
+        "if not finite.all():",
+        "if False:",
+        "test_trainer.py",
+    ),
+    "a true value for a number": Mutant(
+        "typed.py",
+        "if isinstance(value, bool) or not isinstance(value, int | float):",
+        "if not isinstance(value, int | float):",
+        "test_recipes.py",
     ),
     "held-out images taken for test images": Mutant(
         "scores.py",

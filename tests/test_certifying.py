@@ -21,8 +21,9 @@ from macer.cli import main
 from macer.data import classes_of, load
 from macer.journal import open_journal, read_journal, write_table
 from macer.mistake import Mistake
-from macer.recipes import CertifyRecipe
+from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.targets import find_target, weights_digest
+from macer.training import train
 
 DIGITS = classes_of("mnist-sample")
 SETTINGS = ["--sigma", "0.5", "--dataset", "mnist-sample", "--n0", "40", "--n", "300"]
@@ -566,3 +567,23 @@ def test_certificates_of_ordinary_noise_say_so_wherever_they_go(
         assert "Ordinary noise: " in capsys.readouterr().out
     assert certified("b", "--stop", "3")[0][-1] == "counts"
     assert read_journal(Path("b/certificates.journal")).records[0].certificate.exact
+
+
+def test_a_run_of_ones_own_arrays_needs_a_data_set_to_be_certified(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = load("mnist-sample", "train").part(0, 64)
+    recipe = TrainRecipe(epochs=1, k=1, lam=0.0)
+    train(recipe, (few.images, few.labels), DIGITS, "run")
+    for command in (["run"], ["run", "--held-out"], ["run/model.safetensors", "--out", "new"]):
+        assert main(["certify", *command]) == 2
+    first, held_out, file = capsys.readouterr().err.splitlines()[-3:]
+    line = (
+        "macer: dataset must be given to certify {}, which was trained on arrays of a caller's "
+        "own; certify it in Python with macer.certify, or add --dataset NAME"
+    )
+    assert first == line.format("run")
+    assert held_out.startswith("macer: held_out needs a run that held images out, got run")
+    assert file == line.format("run/model.safetensors")
+    assert main(["certify", "run", "--dataset", "mnist-sample", "--n", "100", "--stop", "2"]) == 0
+    assert read_journal(Path("run/certificates.journal")).header["dataset"] == "mnist-sample"

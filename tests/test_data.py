@@ -711,3 +711,19 @@ def test_a_data_set_without_a_download_is_refused(tmp_path):
         "no download for data set 'folder'; choose from cifar10, fashion-mnist, mnist, svhn"
     ):
         download("folder", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, "train"), "unknown data set 3; choose from cifar10, "),
+        ((["mnist"], "train"), "unknown data set ['mnist']; choose from cifar10, "),
+        (("mnist-sample", "valid"), "split must be train or test, got 'valid'"),
+        (("mnist", "train", 3), "folder must be the path of the data sets, got 3"),
+        (("mnist", "train", "nowhere"), "no files of 'mnist' in nowhere: expected "),
+    ],
+)
+def test_an_argument_that_names_nothing_is_refused(arguments, message):
+    with pytest.raises(Mistake) as refusal:
+        load(*arguments)
+    assert str(refusal.value).startswith(message)

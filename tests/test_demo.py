@@ -21,8 +21,8 @@ def tiny_recipe(name: str) -> TrainRecipe:
 
 
 def little_data(name: str, split: str, folder: Path | None = None) -> Split:
-    images, labels = load(name, split, folder)
-    return Split(images[:640], labels[:640]) if split == "train" else Split(images, labels)
+    found = load(name, split, folder)
+    return found.part(0, 640) if split == "train" else found
 
 
 @pytest.mark.slow

@@ -404,7 +404,7 @@ def test_what_needs_images_in_memory_is_refused(imagenet, tmp_path, changes, mes
 def test_random_parts_of_images_in_memory_are_refused(imagenet, tmp_path):
     images, labels = load("imagenet", "train", imagenet)
     recipe = tiny_recipe(resized_crop=0.08)
-    with refused("resized_crop must be 0 with tiny, got 0.08; use crop"):
+    with refused("resized_crop must be 0 with arrays, got 0.08; use crop"):
         train(recipe, Split(np.asarray(images), labels), WNIDS, tmp_path / "run")
 
 

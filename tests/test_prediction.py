@@ -11,7 +11,7 @@ from PIL import Image
 
 from macer.certification import Certificate, certify
 from macer.cli import main
-from macer.data import Split, classes_of, load
+from macer.data import classes_of, load
 from macer.fixed_radius import certify_at
 from macer.mistake import Mistake
 from macer.prediction import predict_files
@@ -31,9 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = TrainRecipe(
         sigma=0.5, k=1, lam=0.0, epochs=4, lr=0.05, lr_schedule="triangle", clip=1.0
     )
-    train(
-        recipe, Split(split.images[:1280], split.labels[:1280]), classes_of("mnist-sample"), folder
-    )
+    train(recipe, split.part(0, 1280), classes_of("mnist-sample"), folder)
     return folder
 
 

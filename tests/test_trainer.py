@@ -434,7 +434,31 @@ def test_an_objective_of_ones_own_that_returns_another_shape_is_refused():
 def test_an_epoch_without_a_finite_step_is_refused(monkeypatch):
     monkeypatch.setitem(LOSSES, "macer", lambda batch: macer(batch) * math.nan)
     trainer = trainer_of(tiny_recipe(), tiny_split())
-    with pytest.raises(Mistake, match="loss was not finite in all 4 steps of epoch 1; lower lr"):
+    with pytest.raises(Mistake, match="loss was not finite in 4 of the 4 steps of epoch 1; lower"):
+        train_epoch(trainer)
+
+
+def test_an_epoch_that_takes_no_more_than_half_of_its_steps_is_refused(monkeypatch):
+    trainer = trainer_of(tiny_recipe(lr=1e30, lr_schedule="step"), tiny_split())
+    with pytest.raises(Mistake, match="loss was not finite in 3 of the 4 steps of epoch 1; lower"):
+        train_epoch(trainer)
+    calls = []
+
+    def every_other(batch):
+        calls.append(None)
+        return macer(batch) * (math.nan if len(calls) % 2 else 1.0)
+
+    monkeypatch.setitem(LOSSES, "macer", every_other)
+    with pytest.raises(Mistake, match="loss was not finite in 2 of the 4 steps of epoch 1; lower"):
+        train_epoch(trainer_of(tiny_recipe(), tiny_split()))
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_weights_that_are_not_finite_are_refused(ema):
+    recipe = tiny_recipe(model=BATCH_NORM, loss="stability", sigma=1e30, k=2, ema=ema)
+    trainer = trainer_of(recipe, tiny_split())
+    message = r"^1\.1\.running_var was not finite after epoch 1; lower lr, weight_decay or sigma$"
+    with pytest.raises(Mistake, match=message):
         train_epoch(trainer)
 
 

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import random
 import re
@@ -7,17 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from macer.data import Split
+from macer.data import load
 from macer.files import locked, sha256_of_file
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.mistake import Mistake
+from macer.recipes import TrainRecipe
 from macer.run import Run, load_model, save_model
 from macer.stopping import Stopped
 from macer.trainer import Trainer
@@ -146,7 +149,7 @@ def test_held_out_images_never_reach_training_and_are_those_validated_on(tmp_pat
     split = tiny_split()
     images = split.images.clip(0, 254)
     images[-16:] = 255
-    split = Split(images, split.labels)
+    split = replace(split, images=images)
     trained_on, validated_on = [], []
     take_step = Trainer._take_step
 
@@ -316,7 +319,7 @@ def test_a_first_model_that_knows_all_labels_gives_supervised_training(tmp_path,
 def test_without_a_first_model_training_is_of_the_labelled_images_alone(tmp_path):
     recipe = tiny_recipe(labelled=32, normalise=True)
     split = tiny_split()
-    alone = Split(split.images[:32], split.labels[:32])
+    alone = split.part(0, 32)
     supervised = with_fields(recipe, labelled=0)
     assert trained(tmp_path / "a", recipe) == trained(tmp_path / "b", supervised, alone)
 
@@ -554,3 +557,105 @@ def wait_for_steps(life: subprocess.Popen, run: Path, steps: int, *, seconds: fl
 
 def newest_step(run: Path) -> int:
     return max((int(p.name[:9]) for p in (run / "checkpoints").glob("[0-9]*")), default=0)
+
+
+# images of one's own
+
+ARRAYS = tiny_recipe(dataset="mnist-sample", normalise=True)
+
+
+def arrays(**arguments):
+    return tuple(tiny_split(**arguments))
+
+
+def test_images_of_ones_own_are_recorded_as_arrays_and_normalised_by_themselves(tmp_path):
+    folder = tmp_path / "run"
+    train(ARRAYS, arrays(), CLASSES, folder)
+    _, card = load_model(folder)
+    pixels = tiny_split().images / 255
+    assert card.dataset == Run(folder).read_recipe().dataset == "arrays"
+    assert card.mean == pytest.approx([pixels.mean()])
+    assert card.std == pytest.approx([pixels.std()])
+
+
+def test_a_data_sets_images_are_recorded_by_its_name_whatever_the_recipe_says(tmp_path):
+    few = load("mnist-sample", "train").part(0, 64)
+    recipe = tiny_recipe(dataset="cifar10", epochs=1, normalise=True, held_out=16, labelled=32)
+    train(recipe, few, folder=tmp_path / "run")
+    _, card = load_model(tmp_path / "run")
+    assert card.dataset == Run(tmp_path / "run").read_recipe().dataset == "mnist-sample"
+    assert (card.mean, card.classes) == ((0.1307,), tuple("0123456789"))
+
+
+def test_a_run_of_arrays_is_resumed_with_the_same_arrays_only(tmp_path, monkeypatch):
+    train(ARRAYS, arrays(), CLASSES, tmp_path / "whole")
+    monkeypatch.setitem(LOSSES, "macer", at_step(7, crash))
+    with pytest.raises(Crash):
+        train(ARRAYS, arrays(), CLASSES, tmp_path / "run", checkpoint_seconds=0.0)
+    with pytest.raises(Mistake, match="the training data must be those"):
+        train(ARRAYS, arrays(seed=1), CLASSES, tmp_path / "run", resume=True)
+    with pytest.raises(Mistake, match=r"^dataset must be arrays to resume .*, got tiny$"):
+        train(ARRAYS, tiny_split(), CLASSES, tmp_path / "run", resume=True)
+    images, labels = arrays()
+    floats = torch.from_numpy(images) / 255, torch.from_numpy(labels)
+    model = train(ARRAYS, floats, CLASSES, tmp_path / "run", resume=True)
+    assert model.read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+def test_a_run_of_arrays_that_began_under_a_data_sets_name_goes_on_under_it(tmp_path, monkeypatch):
+    named = replace(tiny_split(), dataset="mnist-sample")
+    train(ARRAYS, named, CLASSES, tmp_path / "whole")
+    monkeypatch.setitem(LOSSES, "macer", at_step(7, crash))
+    with pytest.raises(Crash):
+        train(ARRAYS, named, CLASSES, tmp_path / "run", checkpoint_seconds=0.0)
+    model = train(ARRAYS, arrays(), CLASSES, tmp_path / "run", resume=True)
+    assert model.read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+def test_a_recipe_may_be_given_by_its_name(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "tiny_models:tiny"\nepochs = 1\nk = 2\nbatch = 16\n')
+    with pytest.raises(Mistake, match="names code of its own, tiny_models:tiny"):
+        train(str(file), arrays(), folder=tmp_path / "run")
+    train(str(file), arrays(), folder=tmp_path / "run", code=["tiny_models"])
+    assert Run(tmp_path / "run").read_recipe().k == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"recipe": "dmo"}, "unknown recipe 'dmo', did you mean 'demo'?; `macer recipes` lists"),
+        ({"recipe": {"k": 3}}, "recipe must be a TrainRecipe or the name of a recipe, got {'k': "),
+        ({"recipe": TrainRecipe}, "recipe must be a TrainRecipe or the name of a recipe, got an "),
+        ({"folder": None}, "folder must be the path of the run to write, got None"),
+        ({"folder": ""}, "folder must be the path of the run to write, got ''"),
+        ({"folder": 3}, "folder must be the path of the run to write, got 3"),
+        ({"device": "gpu"}, "device must be cpu or cuda, got 'gpu'"),
+        ({"device": "meta"}, "device must be cpu or cuda, got 'meta'"),
+        ({"device": None}, "device must be cpu or cuda, got None"),
+        ({"device": "cuda:99"}, f"device must be one of {torch.cuda.device_count()} GPUs, or cpu, "
+         "got 'cuda:99'"),
+        ({"resume": "yes"}, "resume must be True or False, got 'yes'"),
+        ({"checkpoint_seconds": "3"}, "checkpoint_seconds must be a number of seconds, got '3'"),
+        ({"checkpoint_seconds": math.nan}, "checkpoint_seconds must be at least 0, got nan"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds must be at least 0, got -1"),
+        ({"validation": 5}, "validation must be a macer.validation.Validation, got 5"),
+        ({"watch": []}, "watch must be a function of an epoch's metrics, got []"),
+        ({"classes": 3}, "classes must be a list of names, one a label, got 3; "),
+        ({"data": (tiny_split().images / 254, tiny_split().labels)}, "images of floats must be "),
+        ({"data": "mnist"}, "data must be (images, labels), a sequence of (image, label) pairs"),
+        ({"recipe": replace(ARRAYS, batch=64, k=10**6, epochs=1)}, "batch and k must fit the "
+         "memory of cpu, 1,000,000,000 bytes, got 64 and 1000000, whose noise is 16,384,000,000 "
+         "bytes; lower one of them"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_is_none_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.setattr("macer.arguments._memory", lambda _: 10**9)
+    given = {"recipe": ARRAYS, "data": arrays(), "folder": tmp_path / "run"} | arguments
+    with pytest.raises(Mistake) as refusal:
+        train(**given)
+    assert str(refusal.value).startswith(message)
+    assert "\n" not in str(refusal.value)
+    assert not list(tmp_path.iterdir())

@@ -7,8 +7,9 @@ from scipy.stats import norm
 from torch import nn
 
 from macer.data import Split
+from macer.mistake import Mistake
 from macer.noise import Purpose, fill_normal
-from macer.validation import validate
+from macer.validation import Validation, validate
 from macer.votes import ROWS
 from tiny_models import tiny_recipe, tiny_split
 
@@ -82,3 +83,19 @@ def test_a_constant_classifier_is_right_on_its_class_with_the_largest_radius(sam
     largest = 0.25 * norm.ppf(1 - 0.5 / samples)
     assert math.isfinite(largest)
     assert found["validation_radius"] == pytest.approx(share * largest)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"every": 1.5}, "every must be a whole number, got 1.5"),
+        ({"samples": 0}, "samples must be from 1 to 1024, got 0"),
+        ({"samples": 1025}, "samples must be from 1 to 1024, got 1025"),
+        ({"samples": None}, "samples must be a whole number, got None"),
+    ],
+)
+def test_a_validation_out_of_range_is_refused(arguments, message):
+    with pytest.raises(Mistake) as refusal:
+        Validation(**arguments)
+    assert str(refusal.value) == message

@@ -49,7 +49,7 @@ def tiny_split(images: int = 64, channels: int = 1, seed: int = 0) -> Split:
     pixels = random.integers(100, size=(images, channels, 8, 8))
     for image, label in zip(pixels, labels, strict=True):
         image[:, :, 3 * label : 3 * label + 2] += 150
-    return Split(pixels.astype(np.uint8), labels)
+    return Split(pixels.astype(np.uint8), labels, "tiny")
 
 
 def tiny_recipe(**changes: Any) -> TrainRecipe:

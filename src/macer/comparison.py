@@ -176,7 +176,7 @@ def certified(
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:
     """Images that the network and its teacher see for each image in an epoch, counted."""
-    few = Split(training.images[:COUNTED_IMAGES], training.labels[:COUNTED_IMAGES])
+    few = training.part(0, COUNTED_IMAGES)
     model, card = load_model(run)
     teachers = load_teachers(recipe, card, torch.device("cpu"), code=code)
     teacher = teachers["teacher"].model if "teacher" in teachers else None

@@ -24,6 +24,7 @@ from macer.formats import (
 from macer.image_files import SIDE, ImageFiles, read_image_files
 from macer.image_folder import image_classes, read_image_folder
 from macer.mistake import Mistake
+from macer.typed import require_type
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +88,7 @@ class DataSet:
         self._check(paths, images, labels)
         if not isinstance(images, ImageFiles):
             images = np.require(images, np.uint8, ["C", "W", "O"])
-        return Split(images, np.require(labels, np.int64, ["C", "W", "O"]))
+        return Split(images, np.require(labels, np.int64, ["C", "W", "O"]), self.name)
 
     def class_names(self, folder: Path) -> tuple[str, ...]:
         """Names of the classes, by label."""
@@ -248,22 +249,23 @@ DATASETS: dict[str, DataSet] = {
 
 
 def _known(name: str) -> DataSet:
-    if name not in DATASETS:
+    if not isinstance(name, str) or name not in DATASETS:
         raise Mistake(f"unknown data set {name!r}; choose from {', '.join(sorted(DATASETS))}")
     return DATASETS[name]
 
 
-def data_folder(flag: Path | None) -> Path:
+def data_folder(flag: Path | str | None) -> Path:
     """The folder of the flag, else of $MACER_DATA, else ./data."""
-    return flag if flag is not None else Path(os.environ.get("MACER_DATA") or "data")
+    require_type("folder", flag, str | os.PathLike | None, "the path of the data sets")
+    return Path(flag if flag is not None else os.environ.get("MACER_DATA") or "data")
 
 
-def load(name: str, split: str, folder: Path | None = None) -> Split:
+def load(name: str, split: str, folder: Path | str | None = None) -> Split:
     """Read one split, 'train' or 'test', of a data set by name."""
     return _known(name).read(data_folder(folder), split)
 
 
-def classes_of(name: str, folder: Path | None = None) -> tuple[str, ...]:
+def classes_of(name: str, folder: Path | str | None = None) -> tuple[str, ...]:
     """Names of the classes, by label."""
     return _known(name).class_names(data_folder(folder))
 

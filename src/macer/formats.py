@@ -6,6 +6,7 @@ import pickle
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
@@ -27,16 +28,30 @@ _LARGEST_PICKLE = 1 << 26
 Images: TypeAlias = "np.ndarray | ImageFiles"  # np.asarray() makes an array of either
 
 
-class Split(NamedTuple):
-    """The images of one split and their labels.
+ARRAYS = "arrays"  # the data set's name of images that a caller hands over
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The images of one split and their labels, which it can be unpacked into.
 
     Args:
         images: (images, channels, height, width) uint8, contiguous; or the files they are in
         labels: (images,) int64
+        dataset: name of the data set that they come from
     """
 
     images: Images
     labels: np.ndarray
+    dataset: str = ARRAYS
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.images, self.labels))
+
+    def part(self, start: int, stop: int | None = None) -> "Split":
+        """The images from one number to before another, with their labels."""
+        rows = slice(start, stop)
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
 
 
 class Layout(NamedTuple):

@@ -19,10 +19,7 @@ def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
             f"held_out and batch must not exceed the {len(split.images)} training images together, "
             f"got {recipe.held_out} and {recipe.batch}"
         )
-    training = Split(split.images[:left], split.labels[:left])
-    if not recipe.held_out:
-        return training, None
-    return training, Split(split.images[left:], split.labels[left:])
+    return split.part(0, left), split.part(left) if recipe.held_out else None
 
 
 def check_held_out(target: str, weights: Path | None = None) -> TrainRecipe:

@@ -9,6 +9,8 @@ has labels. Without a first model the training is of the L labelled images alone
 first model is made.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -34,10 +36,10 @@ def without_hidden_labels(split: Split, recipe: TrainRecipe) -> Split:
             f"{len(split.images)} training images, got {recipe.labelled}"
         )
     if not recipe.pseudo:
-        return Split(split.images[: recipe.labelled], split.labels[: recipe.labelled])
+        return split.part(0, recipe.labelled)
     labels = split.labels.copy()
     labels[recipe.labelled :] = HIDDEN
-    return Split(split.images, labels)
+    return replace(split, labels=labels)
 
 
 def with_pseudo_labels(

@@ -6,8 +6,8 @@ can copy and edit. It is saved whole in the run it made.
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,6 +17,7 @@ from cyclopts import Parameter, Token
 
 from macer.foreign import check_admitted, nearest
 from macer.mistake import Mistake
+from macer.typed import check_types, shown, typed_fields
 
 CODE_FIELDS = ("model", "loss")  # of a recipe, each a name that macer knows or a function
 
@@ -34,7 +35,17 @@ Whole = Annotated[int, Parameter(converter=_whole_number)]
 
 def _require(name: str, ok: bool, requirement: str, value: object) -> None:
     if not ok:
-        raise Mistake(f"{name} must be {requirement}, got {value}")
+        raise Mistake(f"{name} must be {requirement}, got {shown(value)}")
+
+
+_LARGEST = 1e30  # of a number; float32 ends at 3.4e38
+_MOST = {"k": 10**6, "batch": 10**6, "epochs": 10**6, "steps": 10**4}
+_MOST_SAMPLES = 2**31  # in a step
+_MOST_VOTES = 10**12  # of an image
+
+_BY_NAME = "a recipe is written into files: name it as package.module:function"
+_BY_FILE = "a recipe is written into files: name a run folder, a model file or zoo:NAME"
+_REMEDIES = {"model": _BY_NAME, "loss": _BY_NAME, "teacher": _BY_FILE, "pseudo": _BY_FILE}
 
 
 @Parameter(name="*")
@@ -138,6 +149,11 @@ class TrainRecipe:
     "Seed of the initial weights, the order, the augmentation and the noise."
 
     def __post_init__(self) -> None:
+        check_types(self, _REMEDIES)
+        self._check_ranges()
+        self._check_sizes()
+
+    def _check_ranges(self) -> None:
         for name in ("sigma", "gamma", "beta", "lr", "filter_lr"):
             value = getattr(self, name)
             _require(name, 0 < value < math.inf, "> 0", value)
@@ -168,11 +184,26 @@ class TrainRecipe:
         )
         decays = self.lr_decays
         _require("lr_decays", list(decays) == sorted(set(decays)), "ascending", list(decays))
+        _require("lr_decays", min(decays, default=0) >= 0, "at least 0", list(decays))
         if self.lam_schedule == "deferred" and not (self.lr_schedule == "step" and decays):
             raise Mistake(
                 "lam_schedule must not be deferred without a step schedule that decays, "
                 f"got lr_schedule {self.lr_schedule} with lr_decays {list(decays)}"
             )
+
+    def _check_sizes(self) -> None:
+        """Refuse numbers that no training ends with, or that float32 does not hold."""
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            _require(name, value <= most, f"at most {most:,}", value)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float):
+                _require(field.name, value <= _LARGEST, f"at most {_LARGEST:g}", value)
+            if isinstance(value, int):
+                _require(field.name, value < 2**63, "below 2⁶³", value)
+        samples = self.batch * self.k
+        _require("batch · k", samples <= _MOST_SAMPLES, f"at most {_MOST_SAMPLES:,}", samples)
 
 
 @Parameter(name="*")
@@ -204,6 +235,10 @@ class CertifyRecipe:
     "Arithmetic of the network, to which certificates belong; auto is bf16 on a GPU, else fp32."
 
     def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("n0", "n"):
+            value = getattr(self, name)
+            _require(name, value <= _MOST_VOTES, f"at most {_MOST_VOTES:,}", value)
         _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
         if self.radius is not None and self.bound != "clopper-pearson":
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
@@ -229,8 +264,20 @@ def read_recipe(name: str) -> dict[str, Any]:
     text = _recipe_text(name)
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of numbers too long, of lists too deep
         raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
+
+
+def recipe_fields(name: str) -> dict[str, Any]:
+    """The fields of a named recipe or of a TOML file, known ones in their types."""
+    values, known = read_recipe(name), [field.name for field in fields(TrainRecipe)]
+    if strangers := [field for field in values if field not in known]:
+        guess = nearest(strangers[0], known)
+        raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
+    try:
+        return typed_fields(TrainRecipe, values)
+    except Mistake as mistake:
+        raise Mistake(f"recipe {name}: {mistake}") from mistake
 
 
 def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
@@ -239,18 +286,10 @@ def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
     Args:
         code: modules that the file may name for its model and its loss, besides those of macer.
     """
-    fields = read_recipe(name)
+    values = recipe_fields(name)
     for field in CODE_FIELDS:
-        check_admitted(str(fields.get(field)), code, where=f"recipe {name}")
-    return recipe_from(fields)
-
-
-def recipe_from(fields: Mapping[str, Any]) -> TrainRecipe:
-    """The recipe of fields as TOML and JSON have them."""
-    typed: dict[str, Any] = {
-        field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()
-    }
-    return TrainRecipe(**typed)
+        check_admitted(str(values.get(field)), code, where=f"recipe {name}")
+    return TrainRecipe(**values)
 
 
 def run_name(recipe: str) -> str:

@@ -29,7 +29,7 @@ from macer.cards import ModelCard, Tensors, model_bytes, plain_tensors, read_mod
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.foreign import OwnModule, check_admitted, module_of, names_a_function
 from macer.mistake import Mistake
-from macer.recipes import TrainRecipe, recipe_from
+from macer.recipes import TrainRecipe
 from macer.seals import ensure_key, owners_folders
 from macer.zoo import check_zoo_file, in_zoo, zoo_file
 
@@ -84,8 +84,8 @@ class Run:
                 "its network learnt from"
             )
         try:
-            return recipe_from(fields)
-        except (TypeError, AttributeError) as error:
+            return TrainRecipe(**fields)
+        except (TypeError, Mistake) as error:
             raise Mistake(
                 f"{self.manifest} must have a recipe that this macer knows: {error}"
             ) from error

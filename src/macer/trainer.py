@@ -268,11 +268,7 @@ class Trainer:
     def close_epoch(self) -> Metrics:
         """The epoch's metrics; this waits for the device."""
         skipped, steps = int(self.skipped), self.steps_per_epoch
-        if skipped >= steps:
-            raise Mistake(
-                f"the loss was not finite in all {steps} steps of epoch {self.epoch}; "
-                "lower lr or lam, ramp lam, or set clip"
-            )
+        self._check_finite(skipped)
         # The schedules as they were in the epoch's last step.
         epoch = (self.step - 1) / steps
         metrics = {
@@ -288,6 +284,21 @@ class Trainer:
         self.loss_sum.zero_()
         self.skipped.zero_()
         return metrics
+
+    def _check_finite(self, skipped: int) -> None:
+        """Refuse to go on where hardly a step was taken, or to weights that are none."""
+        steps, epoch = self.steps_per_epoch, self.epoch
+        if 2 * skipped >= steps:
+            raise Mistake(
+                f"the loss was not finite in {skipped} of the {steps} steps of epoch {epoch}; "
+                "lower lr or lam, ramp lam, or set clip"
+            )
+        finite = torch.stack([value.isfinite().all() for value in self.weights().values()])
+        if not finite.all():
+            name = list(self.weights())[int(finite.int().argmin())]
+            raise Mistake(
+                f"{name} was not finite after epoch {epoch}; lower lr, weight_decay or sigma"
+            )
 
     def weights(self) -> Tensors:
         """The model's weights, or their average if the recipe asks for it."""

@@ -5,12 +5,20 @@ import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from macer.arguments import (
+    check_memory,
+    check_settings_of_loop,
+    given_device,
+    given_folder,
+    given_recipe,
+)
+from macer.arrays import Data, as_split, class_names
 from macer.cards import ModelCard
 from macer.data import DATASETS, Split, channel_statistics, fingerprint
 from macer.files import locked, remove_leftovers, write_atomically
@@ -40,10 +48,10 @@ from macer.validation import Validation, validate
 
 
 def train(
-    recipe: TrainRecipe,
-    split: Split,
-    classes: tuple[str, ...],
-    folder: Path,
+    recipe: TrainRecipe | str,
+    data: Data,
+    classes: Sequence[str] | None = None,
+    folder: Path | str | None = None,
     *,
     device: torch.device | str = "cpu",
     resume: bool = False,
@@ -60,7 +68,14 @@ def train(
     randomness are functions of the seed and the step.
 
     Args:
-        split: the training images; the last `recipe.held_out` are kept for validation.
+        recipe: or the name of one, or of a TOML file.
+        data: the training images and their labels: a pair of arrays, tensors or lists, a torch
+            Dataset, or what `macer.data.load` returns; see `macer.arrays.as_split`. The last
+            `recipe.held_out` are kept for validation. The run records where they come from,
+            whatever `recipe.dataset` is: a data set's name, or "arrays" for images of one's own.
+        classes: their names, by label; by default the data set's, or "0", "1", … for arrays.
+        folder: of the run; it must be given.
+        device: cpu or cuda.
         checkpoint_seconds: the least time between two checkpoints.
         validation: of the held-out images.
         watch: called with each epoch's metrics.
@@ -69,24 +84,32 @@ def train(
         code: modules that the files of teachers may name, see `load_model`; what the recipe itself
             names is taken as the caller's word.
     """
+    check_settings_of_loop(
+        resume=resume, checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch
+    )
+    recipe, run = given_recipe(recipe, code=code), Run(given_folder(folder))
+    device = given_device(device)
+    split = as_split(data)
+    names = class_names(classes, split)
+    recipe = _with_data_set(recipe, split, run, resume=resume)
     _check_images(split, recipe)
     training, held_out = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
-    card = _card(recipe, training, classes)
-    teachers = load_teachers(recipe, card, torch.device(device), code=code)
-    trainer = _trainer(recipe, card, training, teachers, torch.device(device), ranks)
+    check_memory(recipe, split.images.shape[1:], device)
+    card = _card(recipe, training, names)
+    teachers = load_teachers(recipe, card, device, code=code)
+    trainer = _trainer(recipe, card, training, teachers, device, ranks)
     own = own_modules(recipe.model, recipe.loss)  # as they are now: they may be edited meanwhile
-    run = Run(folder)
     with ExitStack() as stack:
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
             open_run(
-                folder, recipe, fingerprint(split),
+                run.folder, recipe, fingerprint(split),
                 resume=resume, models_sha256=models, code=own,
             )  # fmt: skip
-            stack.enter_context(locked(folder))  # before, a temporary may be a living writer's
-            remove_leftovers(folder)
+            stack.enter_context(locked(run.folder))  # before, a temporary may be a living writer's
+            remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
 
         ranks.first_does(open_and_lock)
@@ -102,6 +125,17 @@ def train(
         saver.save()
         ranks.first_does(lambda: _finish(run, trainer, card, saver.metrics, own))
     return run.model
+
+
+def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
+    """The recipe with the name of the data set that the images come from.
+
+    A run that began under the recipe's own name goes on under it, whoever named it: its images are
+    the same, or it does not go on.
+    """
+    if resume and run.manifest.is_file() and run.read_recipe().dataset == recipe.dataset:
+        return recipe
+    return replace(recipe, dataset=split.dataset)
 
 
 def _trainer(

@@ -1,6 +1,6 @@
 """How a model does on held-out training images, while it is being trained."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,14 +10,23 @@ from torch import nn
 from macer.data import Split
 from macer.noise import Purpose
 from macer.recipes import TrainRecipe
-from macer.votes import count_votes
+from macer.typed import check_types, wrong
+from macer.votes import ROWS, count_votes
 
 
-class Validation(NamedTuple):
+@dataclass(frozen=True)
+class Validation:
     """When to look at the held-out images, and how closely."""
 
     every: int = 1  # epochs; the last one always has a look
     samples: int = 32  # noisy copies of each image, at most votes.ROWS
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.every < 1:
+            raise wrong("every", "at least 1", self.every)
+        if not 1 <= self.samples <= ROWS:
+            raise wrong("samples", f"from 1 to {ROWS}", self.samples)
 
 
 def largest_radius(sigma: float, samples: int) -> float:

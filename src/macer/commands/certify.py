@@ -142,11 +142,18 @@ def _folder_of(target: str, weights: Path | None) -> Path:
 
 
 def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
+    from macer.formats import ARRAYS
     from macer.run import load_model
     from macer.targets import is_trained
 
     if weights is None and is_trained(target):
-        return load_model(target, code=code)[1].dataset
+        name = load_model(target, code=code)[1].dataset
+        if name == ARRAYS:
+            raise Mistake(
+                f"dataset must be given to certify {target}, which was trained on arrays of a "
+                "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
+            )
+        return name
     raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
 
 

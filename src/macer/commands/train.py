@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ from cyclopts.config import Dict
 
 from macer.commands.parameters import Code, Data, Device, chosen_device
 from macer.commands.printing import Result, print_line
-from macer.foreign import check_admitted, nearest
+from macer.foreign import check_admitted
 from macer.mistake import Mistake
 from macer.ranks import joined
-from macer.recipes import CODE_FIELDS, TrainRecipe, Whole, read_recipe, run_name
+from macer.recipes import CODE_FIELDS, TrainRecipe, Whole, recipe_fields, run_name
 
 
 def train(
@@ -101,12 +100,8 @@ def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> Non
     if not arguments["--recipe"].tokens:
         return
     name = arguments["--recipe"].tokens[0].value
-    recipe, known = read_recipe(name), [field.name for field in fields_of(TrainRecipe)]
-    if strangers := [field for field in recipe if field not in known]:
-        guess = nearest(strangers[0], known)
-        raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
     # As fields of no command: else those named like one, such as attack, would be passed over.
-    Dict(recipe, source=name)(app, (), arguments)
+    Dict(recipe_fields(name), source=name)(app, (), arguments)
     code = [token.value for token in arguments["--code"].tokens]
     for field in CODE_FIELDS:
         for token in arguments[f"--{field}"].tokens:
