@@ -513,7 +513,7 @@ MISTAKES = [
     ),
     (
         "certify lenet --weights digit.png --out new --dataset mnist-sample --sigma 1",
-        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+        "digit.png must be a file of torch.save or of ",
     ),
     (
         "certify lenet --weights large --out new --dataset mnist-sample --sigma 1",
@@ -624,7 +624,7 @@ MISTAKES = [
     ("verify run --normalise none", "target must be given with normalise; add --target NAME\n"),
     (
         "verify run --target lenet --weights digit.png",
-        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+        "digit.png must be a file of torch.save or of ",
     ),
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),
     ("verify run --resample 1.5", "Invalid value for --resample: must be a whole number, got 1.5"),
