@@ -250,7 +250,7 @@ def test_an_unknown_recipe_is_refused_with_the_nearest(capsys):
     [
         (b"k =\n", "must be a TOML file: Invalid value (at line 1, column 4)"),
         (b"k = 1\nk = 2\n", "must be a TOML file: Cannot overwrite a value"),
-        (b"\xff\xfe", "must be a TOML file in UTF-8:"),
+        (b"\xff\xfe", "must be text in UTF-8:"),
         (b"kk = 3\n", "mine.toml has an unknown field 'kk'"),
         (b"k = 4.5\n", "Invalid value for [k]: must be a whole number, got 4.5"),
         (b"k = true\n", "Invalid value for [k]: must be a whole number, got"),

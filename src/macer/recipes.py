@@ -7,7 +7,7 @@ can copy and edit. It is saved whole in the run it made.
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
+from macer.files import read_text
 from macer.foreign import nearest
 from macer.mistake import Mistake
 
@@ -205,6 +206,9 @@ class CertifyRecipe:
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
 
 
+LARGEST_RECIPE = 1 << 14  # bytes; the time that a key of many parts takes grows as their square
+
+
 def recipe_names() -> list[str]:
     """The names of the recipes that come with the package, such as paper/cifar10-0.25."""
     return sorted(_walk(files("macer") / "recipes"))
@@ -224,9 +228,18 @@ def read_recipe(name: str) -> dict[str, Any]:
     """The fields of a named recipe or of a TOML file."""
     text = _recipe_text(name)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        recipe = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of TOML, of long numbers, of deep arrays
         raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
+    for field in fields(TrainRecipe):
+        value = recipe.get(field.name, "")
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, str | bool | int | float) for one in values):
+            raise Mistake(
+                f"recipe {name} must give {field.name} a text, a number, true, false or an array "
+                "of such values"
+            )
+    return recipe
 
 
 def named_recipe(name: str) -> TrainRecipe:
@@ -251,11 +264,8 @@ def _recipe_text(name: str) -> str:
     if name in recipe_names():
         return (files("macer") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
-    if path.is_file():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise Mistake(f"recipe {name} must be a TOML file in UTF-8: {error}") from error
+    if path.exists() and not path.is_dir():
+        return read_text(path, limit=LARGEST_RECIPE)
     raise Mistake(
         f"unknown recipe {name!r}{nearest(name, recipe_names())}; `macer recipes` lists them, "
         "or name a TOML file"

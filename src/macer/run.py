@@ -10,6 +10,7 @@ certificates.tsv         the same as a table, derived
 
 import hashlib
 import json
+import math
 import platform
 import subprocess
 from dataclasses import asdict, dataclass
@@ -25,15 +26,36 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.building import build_model
-from macer.files import locked, sha256_of_file, sync_folder, write_atomically
+from macer.files import (
+    locked,
+    read_file,
+    read_text,
+    sha256_of_file,
+    sync_folder,
+    write_atomically,
+)
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe, recipe_from
+from macer.tensor_files import read_safetensors
 from macer.zoo import in_zoo, zoo_file
 
 Tensors = dict[str, Tensor]
 Metrics = dict[str, Any]
 
 GENERATIONS = 2
+
+LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs take one thirtieth
+LARGEST_CHECKPOINT = 1 << 36  # bytes, of what training itself has written
+MOST_EPOCHS = 1 << 20
+LOOK = ("validation_accuracy", "validation_radius")
+# What a manifest's entries are, as far as others are read from them.
+MANIFEST = {
+    "recipe": dict,
+    "data_sha256": str,
+    "weights_sha256": str,
+    "models_sha256": dict,
+    "speed": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -66,11 +88,15 @@ class Run:
         """The manifest, or a Mistake that says what is wrong with it."""
         if not self.manifest.is_file():
             raise Mistake(f"no run in {self.folder}: expected {self.manifest}")
+        text = read_text(self.manifest, limit=LARGEST_TEXT)
         try:
-            manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+            manifest: dict[str, Any] = json.loads(text)
+            for name, kind in MANIFEST.items():
+                if not isinstance(manifest.get(name, kind()), kind):
+                    raise TypeError(f"{name} must be of type {kind.__name__}")
             manifest["recipe"], manifest["data_sha256"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r:.200}") from error
         return manifest
 
     def read_recipe(self) -> TrainRecipe:
@@ -87,21 +113,35 @@ class Run:
         """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""
         if not self.metrics.is_file():
             return []
+        text = read_text(self.metrics, limit=LARGEST_TEXT)
         try:
-            lines = [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+            lines = [json.loads(line) for line in text.splitlines()]
             for line in lines:
-                line["epoch"], line["step"], line["samples_per_second"]
+                _check_metrics(line)
             return lines
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Mistake(
-                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r}; move the "
-                "file away to go on without it"
+                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r:.200}; "
+                "move the file away to go on without it"
             ) from error
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write the manifest, whole."""
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         write_atomically(self.manifest, (text + "\n").encode())
+
+
+def _check_metrics(line: Metrics) -> None:
+    """Refuse the metrics of what can be no epoch; a loss may be any number."""
+    for name in ("epoch", "step", "samples_per_second"):
+        value = line[name]
+        if not isinstance(value, int | float) or not 0 < value < 1e18:
+            raise ValueError(f"{name} must be a number > 0, got {value!r:.40}")
+    if not isinstance(line["epoch"], int) or line["epoch"] > MOST_EPOCHS:
+        raise ValueError(f"epoch must be a whole number up to {MOST_EPOCHS:,}")
+    looked = [line[name] for name in LOOK if name in line]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in looked):
+        raise ValueError(f"{' and '.join(LOOK)} must be finite numbers")
 
 
 def open_run(
@@ -211,7 +251,7 @@ def load_checkpoint(run: Run) -> tuple[Tensors, dict[str, int], list[Path]] | No
     damaged: list[Path] = []
     generations = _generations(run)
     for path in generations:
-        content = path.read_bytes()
+        content = read_file(path, limit=LARGEST_CHECKPOINT)
         if hashlib.sha256(content).hexdigest()[:16] != path.stem.partition("-")[2]:
             damaged.append(path)
             continue
@@ -326,11 +366,9 @@ def _check_weights(run: Run) -> None:
 
 def _read_model(file: Path) -> tuple[ModelCard, Tensors]:
     try:
-        with safe_open(file, framework="pt") as opened:
-            metadata = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        tensors, metadata = read_safetensors(read_file(file))
         card = ModelCard.from_json(metadata["macer"])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise Mistake(
             f"{file} must be a model file written by macer train: {error}; for other weights name "
             "their network and add --weights FILE"
