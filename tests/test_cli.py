@@ -372,7 +372,7 @@ MISTAKES = [
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
     ("train broken.toml", "recipe broken.toml must be a TOML file: "),
-    ("train digit.png", "recipe digit.png must be a TOML file in UTF-8: "),
+    ("train digit.png", "digit.png must be text in UTF-8: "),
     ("train k.toml", "Invalid value for [k]: must be a whole number, got 4.5"),
     ("train word.toml", 'Invalid value for [sigma] from word.toml: unable to convert "much"'),
     ("train typo.toml", "recipe typo.toml has an unknown field 'sigmma', did you mean 'sigma'?"),

@@ -1,5 +1,6 @@
 """Files: read within a limit, and written whole or not at all."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -21,8 +22,13 @@ def opened(path: Path, *, limit: int = LARGEST_FILE) -> Iterator[BufferedReader]
     Args:
         limit: bytes; a larger file is refused.
     """
-    # Without O_NONBLOCK a pipe that nobody writes into would not even open.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes into would not even open.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+            raise
+        raise Mistake(f"{path} must be a file that can be read: {error.strerror}") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

@@ -368,7 +368,14 @@ def _read_model(file: Path) -> tuple[ModelCard, Tensors]:
     try:
         tensors, metadata = read_safetensors(read_file(file))
         card = ModelCard.from_json(metadata["macer"])
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise Mistake(
             f"{file} must be a model file written by macer train: {error}; for other weights name "
             "their network and add --weights FILE"

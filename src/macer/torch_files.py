@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from re import fullmatch
 from typing import Any, NamedTuple
 
 import torch
@@ -127,7 +128,7 @@ def read_torch_file(content: bytes) -> object:
 
 def _zipped(content: bytes) -> tuple[object, _Storages]:
     members, storages = _members(content), _Storages(content)
-    [folder] = [name[:-8] for name in members if name.endswith("/data.pkl")]
+    [folder] = [name[:-8] for name in members if fullmatch(r"[^/]+/data\.pkl", name)]
     if _member(content, members.get(f"{folder}byteorder", (0, 0))) not in (b"", b"little"):
         raise ValueError("numbers in another order of bytes")
     pickled = _member(content, members[f"{folder}data.pkl"])
