@@ -650,7 +650,7 @@ MISTAKES = [
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
     ("predict run digitt.png", "no image at digitt.png: expected a PNG or JPEG file\n"),
     ("predict run large", "no image at large: expected a PNG or JPEG file\n"),
-    ("predict run text.png", "text.png must be a PNG or JPEG image: cannot identify image file "),
+    ("predict run text.png", "text.png must be a PNG or JPEG image: cannot identify image file"),
     ("predict run cut.png", "cut.png must be a whole PNG or JPEG image: "),
     (
         "predict run narrow.png",
