@@ -359,8 +359,29 @@ MUTANTS = {
         "if False:",
         "test_certifying.py",
     ),
-    "a checkpoint that runs code": Mutant(
-        "weights.py", "weights_only=True", "weights_only=False", "test_weights.py"
+    "a checkpoint that names any function": Mutant(
+        "pickles.py",
+        'if f"{module}.{name}" not in self.admitted:',
+        "if False:",
+        "test_weights.py",
+    ),
+    "a tensor larger than its storage": Mutant(
+        "torch_files.py", "if elements > storage.elements:", "if False:", "test_hostile.py"
+    ),
+    "a storage that ends behind its file": Mutant(
+        "torch_files.py",
+        "if size != storage.elements * storage.dtype.itemsize or",
+        "if",
+        "test_hostile.py",
+    ),
+    "a pipe that is waited for": Mutant(
+        "files.py", "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC", "os.O_RDONLY", "test_hostile.py"
+    ),
+    "a file of any size": Mutant(
+        "files.py", "if status.st_size > limit:", "if False:", "test_hostile.py"
+    ),
+    "a pickle without end": Mutant(
+        "pickles.py", "if self.left < 0:", "if False:", "test_hostile.py"
     ),
     "attack out of its ball": Mutant(
         "attacks.py",

@@ -387,7 +387,7 @@ MISTAKES = [
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
     ("train broken.toml", "recipe broken.toml must be a TOML file: "),
-    ("train digit.png", "recipe digit.png must be a TOML file in UTF-8: "),
+    ("train digit.png", "digit.png must be text in UTF-8: "),
     ("train k.toml", "recipe k.toml: k must be a whole number, got 4.5\n"),
     ("train word.toml", "recipe word.toml: sigma must be a number, got 'much'\n"),
     ("train typo.toml", "recipe typo.toml has an unknown field 'sigmma', did you mean 'sigma'?"),
@@ -539,7 +539,7 @@ MISTAKES = [
     ),
     (
         "certify lenet --weights digit.png --out new --dataset mnist-sample --sigma 1",
-        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+        "digit.png must be a file of torch.save or of ",
     ),
     (
         "certify lenet --weights large --out new --dataset mnist-sample --sigma 1",
@@ -655,7 +655,7 @@ MISTAKES = [
     ("verify run --normalise none", "target must be given with normalise; add --target NAME\n"),
     (
         "verify run --target lenet --weights digit.png",
-        "digit.png must be a file of torch.save, in its default pickle protocol, or of ",
+        "digit.png must be a file of torch.save or of ",
     ),
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),
     ("verify run --resample 1.5", "Invalid value for --resample: must be a whole number, got 1.5"),
@@ -683,7 +683,7 @@ MISTAKES = [
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
     ("predict run digitt.png", "no image at digitt.png: expected a PNG or JPEG file\n"),
     ("predict run large", "no image at large: expected a PNG or JPEG file\n"),
-    ("predict run text.png", "text.png must be a PNG or JPEG image: cannot identify image file "),
+    ("predict run text.png", "text.png must be a PNG or JPEG image: cannot identify image file"),
     ("predict run cut.png", "cut.png must be a whole PNG or JPEG image: "),
     (
         "predict run narrow.png",

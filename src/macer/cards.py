@@ -14,17 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from macer.building import build_model
+from macer.files import read_file
 from macer.mistake import Mistake
+from macer.tensor_files import read_safetensors
 
 Tensors = dict[str, Tensor]
 
 # What a stranger's card may ask for: more is a mistake or a trap, not a model to certify.
-MOST_HEADER = 10_000_000  # bytes that name tensors and classes
 MOST_CLASSES = 65_536
 MOST_VALUES = 2**24  # of an image
 MOST_TEXT = 300  # characters of a name
@@ -180,13 +181,18 @@ def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, object]) -> str:
 def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
     """The card and the tensors of a model file; nothing that it names is imported."""
     try:
-        _check_header(file)
-        with safe_open(file, framework="pt") as opened:
-            found = json.loads((opened.metadata() or {})["macer"])
-            digest = found.pop("digest", None) if isinstance(found, dict) else None
-            card = ModelCard.from_fields(found)
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        tensors, metadata = read_safetensors(read_file(file))
+        found = json.loads(metadata["macer"])
+        digest = found.pop("digest", None) if isinstance(found, dict) else None
+        card = ModelCard.from_fields(found)
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise Mistake(
             f"{file} must be a model file written by macer train: {error}; for other weights name "
             "their network and add --weights FILE"
@@ -197,10 +203,3 @@ def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
             "damaged or was changed"
         )
     return card, tensors
-
-
-def _check_header(file: Path) -> None:
-    """Refuse a header that would take long to read, before it is."""
-    with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-    _require("its header", size <= MOST_HEADER, f"of at most {MOST_HEADER:,} bytes", size)

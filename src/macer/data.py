@@ -19,11 +19,11 @@ from macer.formats import (
     read_cifar10_binary,
     read_cifar10_python,
     read_idx,
-    read_svhn,
 )
 from macer.image_files import SIDE, ImageFiles, read_image_files
 from macer.image_folder import image_classes, read_image_folder
 from macer.mistake import Mistake
+from macer.svhn import read_svhn
 from macer.typed import require_type
 
 if TYPE_CHECKING:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from macer.files import sha256_of_file
 from macer.mistake import Mistake
 
 Progress = Callable[[str, int, int | None], None]  # (address, bytes received, bytes expected)
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60  # seconds without a byte
+_LARGEST_TAR = 1 << 28  # bytes; CIFAR-10's takes 184,000,000
 
 
 class Readable(Protocol):
@@ -55,9 +57,27 @@ def gunzip(path: Path) -> Iterator[tuple[str, Readable]]:
         yield "", stream
 
 
+class _LimitedGzip(gzip.GzipFile):
+    """A stream that gives at most _LARGEST_TAR bytes: an archive's headers may claim any size."""
+
+    given = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes."""
+        block = super().read(size)
+        self.given += len(block)
+        if self.given > _LARGEST_TAR:
+            raise tarfile.ReadError(f"an archive of more than {_LARGEST_TAR:,} bytes")
+        return block
+
+
 def untar(path: Path) -> Iterator[tuple[str, Readable]]:
     """Yield the regular files of a gzipped tar archive one by one; nothing is extracted."""
-    with tarfile.open(path, "r|gz") as archive:
+    with (
+        path.open("rb") as packed,
+        _LimitedGzip(fileobj=packed) as unzipped,
+        tarfile.open(fileobj=unzipped, mode="r|") as archive,
+    ):
         for member in archive:
             stream = archive.extractfile(member) if member.isreg() else None
             if stream is not None:
@@ -163,8 +183,7 @@ def _is_good(folder: Path, file: File) -> bool:
     path = folder / file.path
     if not path.exists():
         return False
-    with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    sha256 = sha256_of_file(path)
     if sha256 != file.sha256:
         raise Mistake(
             f"{path} must have SHA-256 {file.sha256} ({file.size:,} bytes), "

@@ -1,13 +1,65 @@
-"""Files that survive a crash: whole or not at all."""
+"""Files: read within a limit, and written whole or not at all."""
 
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from macer.mistake import Mistake
+
+LARGEST_FILE = 1 << 31  # bytes, of models and weights
+
+
+@contextmanager
+def opened(path: Path, *, limit: int = LARGEST_FILE) -> Iterator[BufferedReader]:
+    """Open a regular file to read: a pipe could make us wait, a device might never end.
+
+    Args:
+        limit: bytes; a larger file is refused.
+    """
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes into would not even open.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+            raise
+        raise Mistake(f"{path} must be a file that can be read: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise Mistake(f"{path} must be a regular file, got {_kind(status.st_mode)}")
+    with os.fdopen(descriptor, "rb") as file:
+        if status.st_size > limit:
+            raise Mistake(f"{path} must be at most {limit:,} bytes, got {status.st_size:,}")
+        yield file
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device"
+
+
+def read_file(path: Path, *, limit: int = LARGEST_FILE) -> bytes:
+    """The bytes that a regular file has when it is opened; a file of more than `limit` is refused.
+
+    One that others write to may grow meanwhile: what is added is not read.
+    """
+    with opened(path, limit=limit) as file:
+        return file.read(os.fstat(file.fileno()).st_size)
+
+
+def read_text(path: Path, *, limit: int) -> str:
+    """The text of a regular file in UTF-8."""
+    try:
+        return read_file(path, limit=limit).decode()
+    except UnicodeDecodeError as error:
+        raise Mistake(f"{path} must be text in UTF-8: {error}") from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -43,7 +95,7 @@ def sync_folder(folder: Path) -> None:
 
 def sha256_of_file(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

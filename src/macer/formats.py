@@ -1,18 +1,20 @@
 """How the files of image data sets lie and are read; no file runs code."""
 
+import gzip
 import io
 import math
-import pickle
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from macer.files import opened, read_file
 from macer.mistake import Mistake
+from macer.pickles import Call, RefusedName, read_pickle
 
 if TYPE_CHECKING:
     from macer.image_files import ImageFiles
@@ -21,8 +23,9 @@ SPLITS = ("train", "test")
 
 _CIFAR10_IMAGES = 10_000  # in every batch file
 _CIFAR10_RECORD = 1 + 3 * 32 * 32
-_LARGEST_FILE = 1 << 31  # bytes
+_LARGEST_IDX = 1 << 30  # bytes, unzipped; EMNIST's 697,932 images take half of it
 _LARGEST_PICKLE = 1 << 26
+_BLOCK = 1 << 20
 
 
 Images: TypeAlias = "np.ndarray | ImageFiles"  # np.asarray() makes an array of either
@@ -108,13 +111,6 @@ def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mi
     )
 
 
-def _limited(path: Path, limit: int) -> bytes:
-    size = path.stat().st_size
-    if size > limit:
-        raise Mistake(f"{path} must be at most {limit:,} bytes, got {size:,}")
-    return path.read_bytes()
-
-
 def read_idx(paths: Sequence[Path]) -> Split:
     """Read an idx file of images and one of labels, each gzipped or not."""
     images, labels = (
@@ -124,91 +120,94 @@ def read_idx(paths: Sequence[Path]) -> Split:
 
 
 def _idx(path: Path, dimensions: int) -> np.ndarray:
-    data, whole = _contents(path)
+    with opened(path, limit=_LARGEST_IDX) as file:
+        if path.suffix != ".gz":
+            return _idx_array(path, file, dimensions)
+        try:
+            return _idx_array(path, gzip.GzipFile(fileobj=file), dimensions)
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise Mistake(
+                f"{path} must be a gzip file, got {path.stat().st_size:,} bytes that are not "
+                f"({error}); delete it and download again"
+            ) from error
+
+
+def _idx_array(path: Path, file: io.BufferedReader | gzip.GzipFile, dimensions: int) -> np.ndarray:
+    """The array of an idx stream, for which no more memory is taken than its header names."""
     start = 4 + 4 * dimensions
-    if len(data) < start:
-        raise _size_mistake(path, start, len(data), ", less than its header")
-    magic, *shape = struct.unpack_from(f">{1 + dimensions}I", data)
+    header, _ = _read(file, start)
+    if len(header) < start:
+        raise _size_mistake(path, start, len(header), ", less than its header")
+    magic, *shape = struct.unpack(f">{1 + dimensions}I", header)
     if magic != 0x800 + dimensions:  # 8: unsigned bytes
         raise Mistake(
             f"{path} must begin with {0x800 + dimensions:08x} (idx), got {magic:08x}; "
             "delete it and download again"
         )
     expected = start + math.prod(shape)
-    if len(data) != expected or not whole:
-        raise _size_mistake(path, expected, len(data), "" if whole else ", a gzip file cut short")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-
-
-def _contents(path: Path) -> tuple[bytes, bool]:
-    """Bytes of a file, unzipped where its name says so, and whether the zipped stream ended."""
-    data = _limited(path, _LARGEST_FILE)
-    if path.suffix != ".gz":
-        return data, True
-    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # 16: gzip's header and checksum
-    try:
-        return stream.decompress(data, _LARGEST_FILE), stream.eof
-    except zlib.error as error:
+    if expected > _LARGEST_IDX:
         raise Mistake(
-            f"{path} must be a gzip file, got {len(data):,} bytes that are not ({error}); "
-            "delete it and download again"
-        ) from error
+            f"{path} must hold at most {_LARGEST_IDX:,} bytes, got a header of {expected:,}"
+        )
+    data, whole = _read(file, expected - start + 1)  # one more, to see whether there is more
+    if len(data) != expected - start or not whole:
+        found = start + len(data)
+        raise _size_mistake(path, expected, found, "" if whole else ", a gzip file cut short")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _read(file: io.BufferedReader | gzip.GzipFile, size: int) -> tuple[bytearray, bool]:
+    """At most so many bytes, and whether a zipped stream was not cut short before."""
+    data = bytearray()
+    try:
+        while len(data) < size and (block := file.read1(min(_BLOCK, size - len(data)))):
+            data += block
+    except EOFError:
+        return data, False
+    return data, True
 
 
 def read_cifar10_binary(paths: Sequence[Path]) -> Split:
     """Read batches of CIFAR-10's binary version: records of one label and 3072 pixels."""
     expected = _CIFAR10_IMAGES * _CIFAR10_RECORD
+    batches = []
     for path in paths:
+        with opened(path) as file:
+            batches.append(np.frombuffer(file.read(expected), np.uint8))
         if (found := path.stat().st_size) != expected:
             raise _size_mistake(path, expected, found)
-    records = np.concatenate([np.fromfile(path, np.uint8) for path in paths])
-    records = records.reshape(-1, _CIFAR10_RECORD)
+    records = np.concatenate(batches).reshape(-1, _CIFAR10_RECORD)
     return Split(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64))
 
 
 def read_cifar10_python(paths: Sequence[Path]) -> Split:
-    """Read batches of CIFAR-10's Python version through an unpickler that only records."""
+    """Read batches of CIFAR-10's Python version; nothing in their pickles is called."""
     batches = [_cifar10_batch(path) for path in paths]
     images = np.concatenate([batch.images for batch in batches])
     return Split(images, np.concatenate([batch.labels for batch in batches]))
 
 
-class _Recorded:
-    """Stands in for whatever a pickle builds: keeps arguments and state, does nothing."""
-
-    def __init__(self, *arguments: object) -> None:
-        self.arguments = arguments
-        self.state: object = None
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
-
-
-class _RecordingUnpickler(pickle.Unpickler):
-    """Admits the names with which NumPy's arrays are pickled, and gives none of them life."""
-
-    _ADMITTED = (
-        "numpy.core.multiarray._reconstruct",
-        "numpy._core.multiarray._reconstruct",
-        "numpy.ndarray",
-        "numpy.dtype",
-        "_codecs.encode",  # Python 3's bytes in protocols 0 to 2
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" not in self._ADMITTED:
-            raise Mistake(f"a pickle must hold arrays only, got {module}.{name}")
-        return _Recorded
+# With these NumPy's arrays are pickled; none of them is called.
+_ARRAYS = (
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "_codecs.encode",  # Python 3's bytes in protocols 0 to 2
+)
 
 
 def _cifar10_batch(path: Path) -> Split:
-    data = _limited(path, _LARGEST_PICKLE)
+    data = read_file(path, limit=_LARGEST_PICKLE)
     try:
-        batch = _RecordingUnpickler(io.BytesIO(data), encoding="latin1").load()
+        batch = read_pickle(io.BytesIO(data), admitted=_ARRAYS)
         images = _recorded_array(batch["data"]).reshape(_CIFAR10_IMAGES, 3, 32, 32)
         labels = np.array(batch["labels"], np.int64).reshape(_CIFAR10_IMAGES)
-    except Mistake as mistake:
-        raise Mistake(f"{path} was refused: {mistake}; delete it and download again") from mistake
+    except RefusedName as refused:
+        raise Mistake(
+            f"{path} was refused: a pickle must hold arrays only, got {refused.name}; "
+            "delete it and download again"
+        ) from refused
     except Exception as error:  # a damaged pickle can raise anything
         raise Mistake(
             f"{path} must be a batch of CIFAR-10's Python version (about 31,000,000 bytes), "
@@ -223,43 +222,8 @@ def _recorded_array(recorded: Any) -> np.ndarray:
     _, shape, dtype, column_major, data = recorded.state
     if dtype.arguments[0] != "u1":
         raise TypeError(f"dtype must be u1, got {dtype.arguments[0]!r}")
-    if isinstance(data, _Recorded):
+    if isinstance(data, Call):
         data = data.arguments[0]
     if isinstance(data, str):
         data = data.encode("latin1")
     return np.frombuffer(data, np.uint8).reshape(shape, order="F" if column_major else "C")
-
-
-def read_svhn(paths: Sequence[Path]) -> Split:
-    """Read a MATLAB file of SVHN's cropped digits, in which label 10 means 0."""
-    import scipy.io
-
-    (path,) = paths
-    try:
-        described = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(path)}
-    except Exception as error:  # a damaged file can raise anything
-        _svhn_mistake(path, f"an unreadable file ({type(error).__name__}: {error})")
-    shape, kind = described.get("X", ((), ""))
-    labels_shape, _ = described.get("y", ((), ""))
-    if (shape[:3], kind, labels_shape) != ((32, 32, 3), "uint8", (*shape[3:], 1)):
-        _svhn_mistake(path, f"{described}")
-    if math.prod(shape) > _LARGEST_FILE:
-        _svhn_mistake(path, f"{shape[3]:,} images")
-    try:
-        variables = scipy.io.loadmat(path, variable_names=["X", "y"])
-    except Exception as error:
-        _svhn_mistake(path, f"a damaged file ({type(error).__name__}: {error})")
-    labels = variables["y"].reshape(-1).astype(np.int64)
-    if labels.min(initial=1) < 1:
-        _svhn_mistake(path, f"label {labels.min()}")
-    return Split(variables["X"].transpose(3, 2, 0, 1), np.where(labels == 10, 0, labels))
-
-
-def _svhn_mistake(path: Path, found: str) -> NoReturn:
-    published = {"train_32x32.mat": 182_040_794, "test_32x32.mat": 64_275_384}
-    raise Mistake(
-        f"{path} must be a MATLAB file of {published[path.name]:,} bytes with "
-        "X (32, 32, 3, images) uint8 and y (images, 1) in 1 to 10, "
-        f"got {path.stat().st_size:,} bytes: {found}; "
-        "delete it and download again"
-    )

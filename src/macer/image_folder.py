@@ -1,13 +1,18 @@
 """Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
 
+import math
 import os
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macer.files import opened
 from macer.formats import SPLITS, Split
 from macer.mistake import Mistake
 
@@ -16,6 +21,12 @@ if TYPE_CHECKING:
 
 _IMAGE_KINDS = (".png", ".jpg", ".jpeg")
 LARGEST_IMAGE = 1 << 26  # pixels
+MOST_PIXELS = 1 << 33  # bytes of a data set in memory
+MOST_CLASSES = 1 << 16
+_LARGEST_FILE = 1 << 28  # bytes of an image
+_MOST_SCANS = 50  # of a JPEG, each of which goes over all its pixels; others have about ten
+_LARGE_IMAGE = 1 << 22  # pixels; of larger images one is decoded at a time, in about 14 bytes each
+_LARGE_IMAGES = threading.Lock()
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
@@ -36,7 +47,11 @@ def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, 
 
 def _class_folders(folder: Path) -> set[str]:
     paths = folder.iterdir() if folder.is_dir() else ()
-    return {path.name for path in paths if path.is_dir() and not path.name.startswith(".")}
+    found = (path.name for path in paths if path.is_dir() and not path.name.startswith("."))
+    names = set(islice(found, MOST_CLASSES + 1))
+    if len(names) > MOST_CLASSES:
+        raise Mistake(f"{folder} must have at most {MOST_CLASSES:,} folders of classes, got more")
+    return names
 
 
 def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
@@ -65,7 +80,13 @@ def read_image_folder(paths: Sequence[Path]) -> Split:
     if not listed:
         raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
     chosen = [listed[i] for i in reading_order(folder, len(listed))]
-    images = np.empty((len(chosen), len(mode), size[1], size[0]), np.uint8)
+    shape = (len(chosen), len(mode), size[1], size[0])
+    if math.prod(shape) > MOST_PIXELS:
+        raise Mistake(
+            f"{folder} must take at most {MOST_PIXELS:,} bytes of memory, got {len(chosen):,} "
+            f"images of {size[0]}×{size[1]}, which take {math.prod(shape):,}; resize them"
+        )
+    images = np.empty(shape, np.uint8)
     for image, (file, _) in zip(images, chosen, strict=True):
         image[:] = read_image(file, channels=len(mode))
     return Split(images, np.array([label for _, label in chosen], np.int64))
@@ -94,33 +115,57 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
     return mode, size or (0, 0)
 
 
-def opened_image(file: Path) -> "ImageFile.ImageFile":
+@contextmanager
+def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
     """The image with its header decoded and its pixels not."""
     from PIL import Image
 
-    try:
-        image = Image.open(file, formats=("PNG", "JPEG"))
-    except Image.DecompressionBombError as error:
-        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise Mistake(f"{file} must be a PNG or JPEG image: {error}") from error
+    with opened(file, limit=_LARGEST_FILE) as stream:
+        try:
+            image = Image.open(stream, formats=("PNG", "JPEG"))
+        except Image.DecompressionBombError as error:
+            raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
+        except (OSError, SyntaxError, ValueError) as error:
+            raise Mistake(f"{file} must be a PNG or JPEG image: {_reason(error)}") from error
+        image.filename = str(file)
+        _check_image(image)
+        with _LARGE_IMAGES if image.width * image.height > _LARGE_IMAGE else nullcontext():
+            yield image
+
+
+def _check_image(image: "ImageFile.ImageFile") -> None:
+    file = os.fsdecode(image.filename)
     if image.width * image.height > LARGEST_IMAGE:
-        image.close()
         found = f"{image.width}×{image.height}"
         raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {found}")
     if image.mode not in _EIGHT_BIT_MODES:
-        image.close()
         raise Mistake(f"{file} must have 8 bits a channel, got mode {image.mode!r}; convert it")
-    return image
+    if image.format == "PNG" and getattr(image, "is_animated", False):
+        raise Mistake(f"{file} must be one image, got an animation; save one frame")
+
+
+def _reason(error: Exception) -> str:
+    """What Pillow says, without the stream that it was given."""
+    return str(error).partition(" <_io.")[0]
 
 
 def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
     """The image with its pixels read, in mode 'L' or 'RGB'."""
+    file = os.fsdecode(image.filename)
+    if (scans := _scans(image)) > _MOST_SCANS:
+        raise Mistake(f"{file} must have at most {_MOST_SCANS} scans, got {scans:,}; save it anew")
     try:
         return image.convert(mode)
     except (OSError, SyntaxError, ValueError) as error:
-        file = os.fsdecode(image.filename)
         raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
+
+
+def _scans(image: "ImageFile.ImageFile") -> int:
+    """How often a JPEG goes over its pixels."""
+    if image.format == "PNG" or image.fp is None:
+        return 0
+    image.fp.seek(0)  # Pillow itself seeks to the pixels
+    return image.fp.read(_LARGEST_FILE).count(b"\xff\xda")
 
 
 def read_image(file: Path, *, channels: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from macer.files import opened
 from macer.journal import HELD_OUT, JOURNAL, PARTS, Contents, read_journal, table_lines
 from macer.mistake import Mistake
 from macer.scope import images_of
@@ -19,8 +20,14 @@ from macer.scope import images_of
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise")
 
-# ImageNet's 50,000 lines take about 5 MB; the limit stops a small gzip file from filling memory.
-MOST_BYTES = 1 << 28
+# ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
+MOST_BYTES = 1 << 26
+MOST_LINES = 1 << 20
+LONGEST_LINE = 1 << 12  # characters
+
+# Beyond these a number is no image's, and sums of radii would overflow.
+MOST_IMAGES = 1 << 31
+LARGEST = 1e6  # of radii and of sigma
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,19 +200,36 @@ def _name(file: Path) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    try:
-        with file.open("rb") as raw:
-            gzipped = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(file) if gzipped else file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Mistake(f"{file} must be tab-separated text, plain or gzipped: {error}") from error
+    content = _content(file)
     if len(content) > MOST_BYTES:
         raise Mistake(f"{file} must hold at most {MOST_BYTES >> 20} MiB of text, got more")
+    if content.count(b"\n") > MOST_LINES:
+        raise Mistake(f"{file} must hold at most {MOST_LINES:,} lines, got more")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistake(f"{file} must be tab-separated text, plain or gzipped: {error}") from error
     if not text.strip():
         raise Mistake(f"{file} is empty: expected the columns {' '.join(COLUMNS)}")
-    return text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    if (longest := max(map(len, lines))) > LONGEST_LINE:
+        raise Mistake(
+            f"{file} must have lines of at most {LONGEST_LINE:,} characters, got {longest:,}"
+        )
+    return lines
+
+
+def _content(file: Path) -> bytes:
+    """The bytes of a file, unzipped if they are zipped: no more than are needed to refuse it."""
+    with opened(file, limit=MOST_BYTES) as raw:
+        gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
+        stream = gzip.GzipFile(fileobj=raw) if gzipped else raw
+        try:
+            return stream.read(MOST_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise Mistake(
+                f"{file} must be tab-separated text, plain or gzipped: {error}"
+            ) from error
 
 
 def _check_header(file: Path, names: Sequence[str]) -> None:
@@ -216,7 +240,8 @@ def _check_header(file: Path, names: Sequence[str]) -> None:
             f"got no {', '.join(missing)}"
         )
     if len(set(names)) < len(names):
-        raise Mistake(f"{file}: each column must appear once, got {' '.join(names)}")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise Mistake(f"{file}: each column must appear once, got {repeated[:40]!r} twice")
 
 
 def _row(names: Sequence[str], line: str, where: str) -> dict[str, Any]:
@@ -272,7 +297,9 @@ def _number(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    clock = re.fullmatch(r"(?:([0-9]+) days?, )?([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", text)
+    clock = re.fullmatch(
+        r"(?:([0-9]{1,9}) days?, )?([0-9]{1,9}):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", text
+    )
     if clock is None:
         return _number(text)
     days, hours, minutes, seconds = clock.groups(default="0")
@@ -281,13 +308,13 @@ def _seconds(text: str) -> float:
 
 # Each column's reader, what must hold of its value, and the same in words.
 FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
-    "idx": (_whole, lambda i: i >= 0, "a whole number ≥ 0"),
-    "label": (_whole, lambda c: c >= 0, "a whole number ≥ 0"),
-    "predict": (_whole, lambda c: c >= -1, "a class, or -1 for an abstention"),
-    "radius": (_number, lambda r: math.isfinite(r) and r >= 0, "a finite number ≥ 0"),
+    "idx": (_whole, lambda i: 0 <= i < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
+    "label": (_whole, lambda c: 0 <= c < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
+    "predict": (_whole, lambda c: -1 <= c < MOST_IMAGES, "a class, or -1 for an abstention"),
+    "radius": (_number, lambda r: 0 <= r < LARGEST, "a finite number ≥ 0 and below 10⁶"),
     "correct": (_whole, lambda c: c in (0, 1), "0 or 1"),
     "time": (_seconds, lambda t: math.isfinite(t) and t >= 0, "seconds or h:mm:ss"),
-    "sigma": (_number, lambda s: math.isfinite(s) and s > 0, "a number > 0"),
+    "sigma": (_number, lambda s: 1 / LARGEST <= s < LARGEST, "a number > 0, from 10⁻⁶ to 10⁶"),
     "n0": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),

@@ -121,14 +121,14 @@ def find_normalisation(
 def _constants(weights: Weights, surroundings: Surroundings, channels: int) -> Normalisation:
     """The file's constants; without a std, a layer that centres."""
     ones = torch.ones(1)
-    found = {
-        key: tuple(surroundings.constants.get(key, ones).float().flatten().tolist())
-        for key in Normalisation._fields
-    }
-    for key, values in found.items():
-        if len(values) not in (1, channels):
+    found = {key: surroundings.constants.get(key, ones) for key in Normalisation._fields}
+    for key, tensor in found.items():
+        if tensor.numel() not in (1, channels):
             raise Mistake(
                 f"{weights.path} must hold a {key} of {channels} values, one a channel, "
-                f"got {len(values)}"
+                f"got {tensor.numel()}"
             )
-    return Normalisation(**{key: _per_channel(v, channels) for key, v in found.items()})
+        if not tensor.is_floating_point():
+            raise Mistake(f"{weights.path} must hold a {key} of floats, got {tensor.dtype}")
+    mean, std = (tuple(t.float().flatten().tolist()) for t in found.values())
+    return Normalisation(_per_channel(mean, channels), _per_channel(std, channels))

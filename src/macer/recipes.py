@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
+from macer.files import read_text
 from macer.foreign import check_admitted, nearest
 from macer.mistake import Mistake
 from macer.typed import check_types, shown, typed_fields
@@ -244,6 +245,9 @@ class CertifyRecipe:
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
 
 
+LARGEST_RECIPE = 1 << 14  # bytes; the time that a key of many parts takes grows as their square
+
+
 def recipe_names() -> list[str]:
     """The names of the recipes that come with the package, such as paper/cifar10-0.25."""
     return sorted(_walk(files("macer") / "recipes"))
@@ -264,7 +268,7 @@ def read_recipe(name: str) -> dict[str, Any]:
     text = _recipe_text(name)
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of numbers too long, of lists too deep
+    except (ValueError, RecursionError) as error:  # of TOML, of long numbers, of deep arrays
         raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
 
 
@@ -301,11 +305,8 @@ def _recipe_text(name: str) -> str:
     if name in recipe_names():
         return (files("macer") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
-    if path.is_file():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise Mistake(f"recipe {name} must be a TOML file in UTF-8: {error}") from error
+    if path.exists() and not path.is_dir():
+        return read_text(path, limit=LARGEST_RECIPE)
     raise Mistake(
         f"unknown recipe {name!r}{nearest(name, recipe_names())}; `macer recipes` lists them, "
         "or name a TOML file"

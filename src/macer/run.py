@@ -10,11 +10,13 @@ certificates.tsv         the same as a table, derived
 
 import hashlib
 import json
+import math
 import platform
 import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,14 @@ from torch import nn
 
 from macer import __version__
 from macer.cards import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
-from macer.files import locked, sha256_of_file, sync_folder, write_atomically
+from macer.files import (
+    locked,
+    read_file,
+    read_text,
+    sha256_of_file,
+    sync_folder,
+    write_atomically,
+)
 from macer.foreign import OwnModule, check_admitted, module_of, names_a_function
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
@@ -36,6 +45,19 @@ from macer.zoo import check_zoo_file, in_zoo, zoo_file
 Metrics = dict[str, Any]
 
 GENERATIONS = 2
+
+LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs take one thirtieth
+LARGEST_CHECKPOINT = 1 << 36  # bytes, of what training itself has written
+MOST_EPOCHS = 1 << 20
+LOOK = ("validation_accuracy", "validation_radius")
+# What a manifest's entries are, as far as others are read from them.
+MANIFEST = {
+    "recipe": dict,
+    "data_sha256": str,
+    "weights_sha256": str,
+    "models_sha256": dict,
+    "speed": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -68,11 +90,15 @@ class Run:
         """The manifest, or a Mistake that says what is wrong with it."""
         if not self.manifest.is_file():
             raise Mistake(f"no run in {self.folder}: expected {self.manifest}")
+        text = read_text(self.manifest, limit=LARGEST_TEXT)
         try:
-            manifest: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+            manifest: dict[str, Any] = json.loads(text)
+            for name, kind in MANIFEST.items():
+                if not isinstance(manifest.get(name, kind()), kind | NoneType):
+                    raise TypeError(f"{name} must be of type {kind.__name__}")
             manifest["recipe"], manifest["data_sha256"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r:.200}") from error
         return manifest
 
     def read_recipe(self) -> TrainRecipe:
@@ -94,21 +120,35 @@ class Run:
         """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""
         if not self.metrics.is_file():
             return []
+        text = read_text(self.metrics, limit=LARGEST_TEXT)
         try:
-            lines = [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+            lines = [json.loads(line) for line in text.splitlines()]
             for line in lines:
-                line["epoch"], line["step"], line["samples_per_second"]
+                _check_metrics(line)
             return lines
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Mistake(
-                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r}; move the "
-                "file away to go on without it"
+                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r:.200}; "
+                "move the file away to go on without it"
             ) from error
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write the manifest, whole."""
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         write_atomically(self.manifest, (text + "\n").encode())
+
+
+def _check_metrics(line: Metrics) -> None:
+    """Refuse the metrics of what can be no epoch; a loss may be any number."""
+    for name in ("epoch", "step", "samples_per_second"):
+        value = line[name]
+        if not isinstance(value, int | float) or not 0 < value < 1e18:
+            raise ValueError(f"{name} must be a number > 0, got {value!r:.40}")
+    if not isinstance(line["epoch"], int) or line["epoch"] > MOST_EPOCHS:
+        raise ValueError(f"epoch must be a whole number up to {MOST_EPOCHS:,}")
+    looked = [line[name] for name in LOOK if name in line]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in looked):
+        raise ValueError(f"{' and '.join(LOOK)} must be finite numbers")
 
 
 def open_run(
@@ -229,7 +269,7 @@ def load_checkpoint(run: Run) -> tuple[Tensors, dict[str, int], list[Path]] | No
     damaged: list[Path] = []
     generations = _generations(run)
     for path in generations:
-        content = path.read_bytes()
+        content = read_file(path, limit=LARGEST_CHECKPOINT)
         if hashlib.sha256(content).hexdigest()[:16] != path.stem.partition("-")[2]:
             damaged.append(path)
             continue

@@ -133,7 +133,8 @@ def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool)
     A run that began under the recipe's own name goes on under it, whoever named it: its images are
     the same, or it does not go on.
     """
-    if resume and run.manifest.is_file() and run.read_recipe().dataset == recipe.dataset:
+    began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
+    if began and began.get("dataset") == recipe.dataset:
         return recipe
     return replace(recipe, dataset=split.dataset)
 

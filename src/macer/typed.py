@@ -20,6 +20,8 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} of thousands of levels"
     text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"
 

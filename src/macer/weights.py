@@ -14,19 +14,19 @@ constants are plain attributes, so the file does not hold them: see normalisatio
 """
 
 import hashlib
-import io
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
+from macer.files import read_file
 from macer.mistake import Mistake
+from macer.pickles import RefusedName
+from macer.tensor_files import read_safetensors
+from macer.torch_files import read_torch_file
 
 Tensors = dict[str, Tensor]
 
@@ -38,6 +38,8 @@ CONSTANTS = {"mean": "mean", "means": "mean", "std": "std", "stds": "std", "sds"
 
 # A batch-norm's count of batches: unused in eval mode, and absent from files of old torch versions.
 COUNT = "num_batches_tracked"
+
+LONGEST_NAME = 255  # characters; each part of a name may be where the network's own begins
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def read_weights(path: Path) -> Weights:
     """The weights in a file of torch.save or of safetensors; no code in it is run."""
     if not path.is_file():
         raise Mistake(f"no weights at {path}: expected a file of torch.save or of safetensors")
-    content = path.read_bytes()  # once, so that the tensors are those that the hash is of
+    content = read_file(path)  # once, so that the tensors are those that the hash is of
     saved = _opened(path, content)
     tensors = _state_dict(path, saved)
     architecture = saved.get("arch")
@@ -75,7 +77,7 @@ def read_weights(path: Path) -> Weights:
         path,
         hashlib.sha256(content).hexdigest(),
         {plain: tensors[name] for plain, name in _without_wrappers(tensors, path).items()},
-        architecture if isinstance(architecture, str) else None,
+        architecture[:LONGEST_NAME] if isinstance(architecture, str) else None,
     )
 
 
@@ -83,42 +85,47 @@ def _opened(path: Path, content: bytes) -> Mapping[object, object]:
     """What was saved, a mapping."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's advice on old forms, to those who write them
-            saved: object = (
-                load_safetensors(content)
+            warnings.simplefilter("ignore")  # torch's, of tensors that cannot be written to
+            saved = (
+                read_safetensors(content)[0]
                 if content[8:9] == b"{"  # after the length of its header, safetensors' JSON
-                else torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                else read_torch_file(content)
             )
+    except RefusedName as refused:
+        raise Mistake(_refusal(path, refused.name)) from refused
     except Exception as error:  # a damaged pickle raises nearly anything
-        raise Mistake(_refusal(path, error)) from error
+        raise Mistake(
+            f"{path} must be a file of torch.save or of safetensors; it is damaged or something "
+            "else"
+        ) from error
     if not isinstance(saved, Mapping):
         raise Mistake(f"{path} must hold tensors by name, got a {type(saved).__name__}")
     return saved
 
 
-def _refusal(path: Path, error: Exception) -> str:
-    wanted = re.search(r"GLOBAL (\w[\w.]+)", str(error))  # as torch tells it
-    if wanted:
-        return (
-            f"{path} must hold tensors and plain values alone, it asks for {wanted[1]}, which "
-            "could run code; save the network's state_dict() by itself"
-        )
+def _refusal(path: Path, name: str) -> str:
+    why = "is no plain tensor" if name.startswith("torch._utils.") else "could run code"
     return (
-        f"{path} must be a file of torch.save, in its default pickle protocol, or of safetensors; "
-        "it is damaged or something else"
+        f"{path} must hold tensors and plain values alone, it asks for {name}, which {why}; save "
+        "the network's state_dict() by itself"
     )
 
 
 def _state_dict(path: Path, saved: Mapping[object, object]) -> Tensors:
     """The one mapping from names to tensors: an entry of what was saved, or all of it."""
-    found = {key: value for key, value in saved.items() if _all_tensors(value)}
+    parts = {id(value): (key, value) for key, value in saved.items()}  # each looked at once
+    found = {key: value for key, value in parts.values() if _all_tensors(value)}
     if len(found) > 1:
-        names = " and ".join(map(repr, found))
+        names = " and ".join(map(repr, list(found)[:3]))
         raise Mistake(f"{path} must hold the weights of one network, got {names}; save one alone")
     tensors = next(iter(found.values()), saved)
     if not isinstance(tensors, Mapping) or not _all_tensors(tensors):
         keys = ", ".join(map(repr, list(saved)[:5])) or "nothing"
         raise Mistake(f"{path} must hold the weights of a network, got {keys}")
+    if (longest := max(map(len, tensors))) > LONGEST_NAME:
+        raise Mistake(
+            f"{path} must name its tensors in at most {LONGEST_NAME} characters, got {longest:,}"
+        )
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
 
@@ -164,10 +171,7 @@ def load_weights(network: nn.Module, weights: Weights, name: str) -> Surrounding
     ]
     if any(faults):
         raise Mistake(_misfit(weights, name, faults))
-    try:
-        network.load_state_dict(found, strict=False)
-    except RuntimeError as error:  # sparse or quantised tensors, which do not copy
-        raise Mistake(_misfit(weights, name, [str(error).splitlines()[-1].strip()])) from error
+    network.load_state_dict(found, strict=False)
     return Surroundings(prefix, constants)
 
 

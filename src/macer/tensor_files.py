@@ -1,0 +1,22 @@
+"""Files of safetensors: tensors and texts by name."""
+
+import json
+import struct
+
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+LARGEST_HEADER = 1 << 22  # bytes; the names of ten thousand tensors take one
+
+
+def read_safetensors(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the texts beside them; damage raises SafetensorError.
+
+    The library checks that the tensors fill the file and overlap nowhere.
+    """
+    size = struct.unpack("<Q", content[:8].ljust(8, b"\xff"))[0]
+    if size > LARGEST_HEADER:
+        raise SafetensorError(f"its header must be at most {LARGEST_HEADER:,} bytes, got {size:,}")
+    tensors = load(content)
+    return tensors, json.loads(content[8 : 8 + size]).get("__metadata__", {})
