@@ -1,6 +1,5 @@
 """Several processes: what each takes of a step, and what they make together."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,20 +16,19 @@ from macer.ranks import ALONE, Ranks, ToldElsewhere, is_first, joined, started_b
 from macer.run import Run
 from macer.trainer import Trainer
 from macer.training import train
+from processes import TESTS, surroundings
 from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
 from two_processes import NORMED, SAME, TASKS
 
 CPU = torch.device("cpu")
-TESTS = Path(__file__).parent
 
 
 def torchrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Two processes on this machine."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*command, *arguments],
-        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=environment,
+        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=surroundings(),
     )  # fmt: skip
 
 

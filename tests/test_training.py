@@ -23,6 +23,7 @@ from macer.stopping import Stopped
 from macer.trainer import Trainer
 from macer.training import train
 from macer.validation import Validation
+from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 # Everything that has a state of its own: statistics, momentum, average, crops and flips.
@@ -531,14 +532,13 @@ def test_training_killed_50_times_ends_byte_for_byte_as_if_it_had_not(tmp_path):
 
 
 def start_process(folder: Path, out: str, *, seconds: float) -> subprocess.Popen:
-    tests = str(Path(__file__).parent)
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "macer", "train", "recipe.toml", "--out", out, "--resume"),
             *("--device", "cpu", "--checkpoint-seconds", str(seconds)),
         ],
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": tests},
+        env=surroundings(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
