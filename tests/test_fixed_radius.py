@@ -126,7 +126,7 @@ def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
         batch_size=700,
         indices=[9],
     )
-    assert set((*one[:2], *one[2]) for one in drawn) == {(seen, 700, 9)}
+    assert {(*one[:2], *one[2]) for one in drawn} == {(seen, 700, 9)}
 
 
 def test_labels_must_be_one_an_image():
