@@ -242,7 +242,9 @@ def bad_loss(step, kind):
         calls.append(None)
         value = macer(batch)
         if len(calls) - 1 == step:
-            if kind == "gradient":
+            if kind == "loss alone":
+                value = value + math.nan
+            elif kind == "gradient":
                 value.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
             else:
                 value = value * kind
@@ -252,7 +254,7 @@ def bad_loss(step, kind):
 
 
 @pytest.mark.parametrize("step", [0, 2])
-@pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient"])
+@pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient", "loss alone"])
 @pytest.mark.parametrize(
     "changes", [{"ema": 0.9}, {"clip": 0.5}, {"momentum": 0.0}, {"optimizer": "muon"}]
 )

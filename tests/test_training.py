@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from macer.files import locked, sha256_of_file
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.mistake import Mistake
+from macer.ranks import ALONE
 from macer.run import Run, load_model, save_model
 from macer.stopping import Stopped
 from macer.trainer import Trainer
-from macer.training import train
+from macer.training import Saver, _card, train
 from macer.validation import Validation
 from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
@@ -182,6 +184,50 @@ def test_held_out_images_are_looked_at_every_so_many_epochs_and_in_the_last(tmp_
     recipe = tiny_recipe(epochs=5, held_out=16)
     trained(tmp_path / "run", recipe, validation=Validation(every=2), watch=lines.append)
     assert [line["epoch"] for line in lines if "validation_radius" in line] == [2, 4, 5]
+
+
+def test_the_model_that_is_looked_at_is_the_one_that_is_kept(tmp_path, monkeypatch):
+    """With an average, that."""
+    seen = []
+
+    def validate(model, *_, **__):
+        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return {}
+
+    monkeypatch.setattr("macer.training.validate", validate)
+    for ema in (0.0, 0.9):
+        trained(tmp_path / str(ema), tiny_recipe(epochs=1, held_out=16, ema=ema))
+        kept = load_model(tmp_path / str(ema))[0].state_dict()
+        assert all(torch.equal(kept[name], tensor) for name, tensor in seen[-1].items())
+
+
+def test_a_checkpoint_is_written_as_soon_as_the_last_one_is_old_enough(tmp_path, monkeypatch):
+    now, saved = [100.0], []
+    run = Run(tmp_path)
+    trainer = SimpleNamespace(step=1, ranks=ALONE, state=lambda: ())
+    monkeypatch.setattr("macer.training.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("macer.training.save_checkpoint", lambda *_: saved.append(now[0]))
+    saver = Saver(run, trainer, [], 30.0)
+    for second in range(100, 200, 5):
+        now[0] = float(second)
+        saver.save_if_due([])
+    assert saved == [130.0, 160.0, 190.0]
+
+
+def test_each_seed_begins_with_other_weights(tmp_path):
+    """So slow a training leaves them nearly where they were."""
+    for seed in (0, 1):
+        trained(tmp_path / str(seed), tiny_recipe(epochs=1, lr=1e-12, seed=seed))
+    one, two = (load_model(tmp_path / str(seed))[0].state_dict() for seed in (0, 1))
+    assert all((one[name] - two[name]).abs().max() > 0.01 for name in one if "1." in name)
+
+
+def test_images_of_ones_own_are_normalised_by_their_own_statistics():
+    split = tiny_split()
+    for dataset, mean in (("folder", None), ("cifar10", (0.4914, 0.4822, 0.4465))):
+        card = _card(tiny_recipe(dataset=dataset, normalise=True), split, CLASSES)
+        assert card.mean == pytest.approx(mean or [split.images.mean() / 255], rel=1e-3)
+        assert _card(tiny_recipe(dataset=dataset), split, CLASSES).mean == (0.0,)
 
 
 def test_held_out_images_are_looked_at_with_so_many_samples(tmp_path):
@@ -486,6 +532,14 @@ def test_a_recipe_that_cannot_be_followed_is_refused(tmp_path, changes, message)
     with pytest.raises(Mistake, match=re.escape(message)):
         trained(tmp_path / "run", tiny_recipe(**changes))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crop_is_at_most_as_large_as_the_shorter_side(tmp_path):
+    split = tiny_split()
+    narrow = Split(np.ascontiguousarray(split.images[:, :, :, :6]), split.labels)
+    trained(tmp_path / "run", tiny_recipe(crop=6, epochs=1), narrow)
+    with pytest.raises(Mistake, match="crop must be at most the images' size, 6, got 7"):
+        trained(tmp_path / "other", tiny_recipe(crop=7), narrow)
 
 
 # law, slow
