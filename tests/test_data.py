@@ -485,7 +485,7 @@ def test_the_data_folder_may_be_named_from_within_it(tmp_path, monkeypatch):
         assert same(load("fashion-mnist", "train", Path()), data)
 
 
-def test_an_image_of_another_depth_is_refused(tmp_path):
+def test_images_of_another_height_alone_are_refused(tmp_path):
     write_image(tmp_path / "test/cat/a.png", 0, size=(5, 5))
     write_image(tmp_path / "test/cat/b.png", 0, size=(5, 4))
     with refused("got 5×4 in"):  # another height alone

@@ -226,10 +226,16 @@ def test_no_more_work_is_begun_than_threads_can_take_up():
     assert [i for i, _ in results] == list(range(1, 1000))
 
 
-def test_the_number_of_threads_is_afterwards_what_it_was():
-    with threads(3):
-        sampled(Fixed(0.0, 1.0), 500)
-        assert torch.get_num_threads() == 3
+def test_the_number_of_threads_is_afterwards_what_it_was(monkeypatch):
+    """What a thread sets for itself is all threads' where nobody has asked for their number."""
+    asked: list[tuple[bool, int]] = []
+    here = threading.main_thread()
+    monkeypatch.setattr(
+        torch, "set_num_threads", lambda n: asked.append((threading.current_thread() is here, n))
+    )
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    sampled(Fixed(0.0, 1.0), 2000)
+    assert asked[-1] == (True, 3) and set(asked[:-1]) == {(False, 1)}
 
 
 def test_images_have_the_type_of_the_networks_weights():
