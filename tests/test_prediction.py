@@ -234,6 +234,17 @@ def test_an_image_of_another_size_is_refused(
         asked(monkeypatch, small, [np.zeros((*shape, 3), np.uint8)])
 
 
+def test_an_image_of_other_channels_is_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file has two."""
+    _, card = load_model(small)
+    two = replace(card, shape=(2, 8, 8), mean=(0.0,) * 2, std=(1.0,) * 2)
+    save_model(Path("two.safetensors"), two.build().state_dict(), two)
+    with pytest.raises(Mistake, match=r"0.png must be a 2×8×8 image for this model, got 3×8×8"):
+        asked(monkeypatch, Path("two.safetensors"), [np.zeros((8, 8, 3), np.uint8)])
+
+
 def test_an_image_of_any_size_is_one_for_a_model_of_imagenet(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -418,6 +419,37 @@ def test_a_signal_between_two_epochs_saves_and_stops(tmp_path, whole):
         trained(tmp_path / "run", watch=watch)
     assert trained(tmp_path / "run", resume=True) == whole[1]
     assert recorded(tmp_path / "run") == recorded(whole[0])
+
+
+def test_a_resumed_training_tells_its_progress_and_speed_from_where_it_goes_on(
+    tmp_path, monkeypatch
+):
+    """A step takes a second here, so that every epoch has one speed, also one that was cut off."""
+    now, bars = [0.0], []
+    take_step = Trainer._take_step
+
+    def second(trainer, *batch):
+        now[0] += 1
+        take_step(trainer, *batch)
+
+    @contextmanager
+    def bar(what, total, unit, done):
+        bars.append([what, total, unit, done])
+        yield lambda samples: bars[-1].append(samples)
+
+    monkeypatch.setattr(Trainer, "_take_step", second)
+    monkeypatch.setattr("macer.training.bar", bar)
+    monkeypatch.setattr("macer.training.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setitem(LOSSES, "macer", at_step(4, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", checkpoint_seconds=0.0)
+    trained(tmp_path / "run", resume=True)
+    lines = Run(tmp_path / "run").read_metrics()
+    assert [line["samples_per_second"] for line in lines] == [64.0] * 3
+    assert bars == [
+        ["training run", 9 * 64, "samples", 0, *[64] * 4],
+        ["training run", 9 * 64, "samples", 4 * 64, *[64] * 5],
+    ]
 
 
 def test_a_second_signal_is_not_caught(tmp_path, monkeypatch):
