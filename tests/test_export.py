@@ -127,6 +127,17 @@ def test_weights_that_have_two_names_are_rounded_under_both():
     }
 
 
+def test_a_tensor_of_no_numbers_is_kept():
+    model = torch.nn.Linear(2, 2)
+    model.register_buffer("none", torch.empty(0))
+    assert rounded(model)["none"].shape == (0,)
+
+
+def test_a_model_of_the_zoo_is_no_file_to_write(exported):
+    with pytest.raises(Mistake, match=r"^out must be a file to write, got the zoo model zoo:a"):
+        export_model(exported[1], Path("zoo:a.safetensors"))
+
+
 def test_a_small_file_serves_as_weights_too(exported):
     model, file = exported
     network = CARD.build()[1]
