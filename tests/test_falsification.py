@@ -375,6 +375,15 @@ def test_the_summary_tells_what_was_found(journal, target):
     )
 
 
+def test_the_lowest_margin_is_that_to_what_each_certificate_demands(journal, target):
+    """A point of low probability may be one of which little is demanded."""
+    contents = journal()
+    first, second, *_ = attacked(contents, target, restarts=1)
+    low = replace(first, p_a_upper=0.4, demanded=0.1)
+    near = replace(second, p_a_upper=0.9, demanded=0.89)
+    assert f"lowest margin +0.0100: image {near.idx}, " in summary([low, near], contents, SEARCH)[3]
+
+
 def test_a_judgement_rarely_condemns_falsely():
     """At p_A(x′) exactly as demanded, the bound of 200,000 judgements at level 10⁻³ covers."""
     from macer import falsification
