@@ -377,6 +377,26 @@ def test_a_step_has_the_length_it_is_given():
     assert distances(x, images) == pytest.approx(torch.full((4,), 0.03), rel=1e-4)
 
 
+def test_steps_of_no_length_lead_nowhere():
+    """0 is a length like others, and not the default."""
+    model, images = network(), pictures(2)
+    noise, labels = 0.25 * draws(2, 3, *SHAPE), torch.tensor([0, 1])
+    found = pgd(model, images, labels, noise, epsilon=1.0, steps=3, step_size=0.0)
+    torch.testing.assert_close(found, images, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("clamp", [True, False])
+def test_without_a_step_a_start_is_still_brought_into_the_ball(clamp):
+    model, images = network(), pictures(2)
+    noise, labels = 0.25 * draws(2, 3, *SHAPE), torch.tensor([0, 1])
+    start = images + draws(2, *SHAPE, seed=9)
+    found = pgd(model, images, labels, noise, epsilon=0.25, steps=0, start=start, clamp=clamp)
+    assert (distances(found, images) <= 0.25).all() and (distances(found, images) > 0.05).all()
+    if not clamp:
+        direction = torch.nn.functional.normalize((start - images).flatten(1))
+        torch.testing.assert_close((found - images).flatten(1), 0.25 * direction, rtol=0, atol=1e-5)
+
+
 def test_ddn_leaves_an_image_that_deceives_already():
     model, images = network(), pictures(6)
     noise = torch.zeros(6, 1, *SHAPE)

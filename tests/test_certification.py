@@ -229,8 +229,93 @@ def test_a_score_estimates_only_where_the_selected_class_is_right(bound):
             assert score == whole
         else:
             assert (score.label, score.radius, sum(score.estimation)) == (ABSTAIN, 0.0, 0)
-            assert score.selection == whole.selection
+            assert score.selection == whole.selection and not any(score.squares)
+        assert score.drawn == (600 if i % 3 else 0)
     assert sum(drawn) == 12 * 50 + 8 * 600
+
+
+class Asked(Exception):
+    """Ends a call whose question was all that was wanted."""
+
+
+def asked_of_the_sampler(monkeypatch, act):
+    """What the first call of the sampler is given."""
+    asked = {}
+
+    def ask(model, images, num, **settings):
+        asked.update(settings, num=num, images=images)
+        raise Asked
+
+    monkeypatch.setattr("macer.certification.sample_under_noise", ask)
+    with pytest.raises(Asked):
+        act()
+    return asked
+
+
+@pytest.mark.parametrize("act", [certify, certify_bernstein, predict])
+def test_what_is_asked_for_reaches_the_samples(act, monkeypatch):
+    images, told = random_images(3), []
+    settings = {"sigma": 0.75, "n": 60, "alpha": 0.01, "seed": 9, "batch_size": 300}
+    settings |= {"indices": [4, 0, 2], "progress": told.append}
+    if act is not predict:
+        settings |= {"n0": 60}
+    asked = asked_of_the_sampler(monkeypatch, lambda: act(Constant([0.0]), images, **settings))
+    names = ("sigma", "seed", "batch_size", "progress", "indices")
+    assert [asked[name] for name in names] == [0.75, 9, 300, told.append, [4, 0, 2]]
+    assert asked["num"] == 60 and torch.equal(asked["images"], images)
+    assert tuple(asked.get("betas", ())) == ((1.0,) if act is certify_bernstein else ())
+    purpose = Purpose.PREDICTION if act is predict else Purpose.SELECTION
+    assert asked["purpose"] == purpose
+
+
+@pytest.mark.parametrize("act", [certify, predict])
+def test_images_are_numbered_from_0_only_where_nobody_numbers_them(act, monkeypatch):
+    settings = {"sigma": 0.5, "n": 50}
+    images = random_images(3)
+    for given, used in ((None, [0, 1, 2]), ([5, 5, 1], [5, 5, 1])):
+        asked = asked_of_the_sampler(
+            monkeypatch, lambda given=given: act(Constant([0.0]), images, indices=given, **settings)
+        )
+        assert list(asked["indices"]) == used
+
+
+@pytest.mark.parametrize("act", [certify, predict])
+@pytest.mark.parametrize(
+    ("exact", "given", "seen"),
+    [(None, torch.uint8, torch.uint8), (True, torch.uint8, torch.uint8),
+     (False, torch.uint8, torch.float32), (None, torch.float32, torch.uint8),
+     (True, torch.float32, torch.uint8), (False, torch.float32, torch.float32)],
+)  # fmt: skip
+def test_noise_is_exact_unless_ordinary_noise_is_asked_for_8_bit_images(
+    act, exact, given, seen, monkeypatch
+):
+    images = torch.randint(0, 256, (2, *SHAPE), dtype=torch.uint8)
+    if given != torch.uint8:
+        images = images / 255
+    asked = asked_of_the_sampler(
+        monkeypatch, lambda: act(Constant([0.0]), images, sigma=0.5, n=50, exact=exact)
+    )
+    assert asked["images"].dtype == seen
+
+
+def test_a_bound_of_exactly_one_half_is_no_certificate(monkeypatch):
+    monkeypatch.setitem(BOUNDS, "clopper-pearson", lambda *_: np.array([0.5, 0.5 + 1e-9]))
+    half, more = conclude(
+        tally_of([[6, 4]] * 2), tally_of([[60, 40]] * 2), sigma=1.0, n=100, alpha=0.01,
+        bound="clopper-pearson",
+    )  # fmt: skip
+    assert (half.label, half.radius) == (ABSTAIN, 0.0)
+    assert more.label == 0 and more.radius > 0
+
+
+def test_predict_returns_a_label_whose_p_value_is_alpha_itself(monkeypatch):
+    """All of 10 votes: P = 2 · 2⁻¹⁰."""
+    monkeypatch.setattr(
+        "macer.certification.sample_under_noise", lambda *_, **__: tally_of([[10, 0], [9, 1]])
+    )
+    images = random_images(2)
+    assert predict(Constant([0.0]), images, sigma=0.5, n=10, alpha=2.0**-9) == [0, ABSTAIN]
+    assert predict(Constant([0.0]), images, sigma=0.5, n=10, alpha=0.0019) == [ABSTAIN] * 2
 
 
 def test_selection_and_estimation_use_different_noise():
@@ -334,6 +419,35 @@ def test_soft_outputs_are_rounded_down():
     assert certificate.squares[1] == 50 * math.floor(share) ** 2
 
 
+class Lopsided(nn.Module):
+    """Class 0 wins narrowly and often, class 1 rarely and by far: votes and softmax disagree."""
+
+    def forward(self, x):
+        bright = x.flatten(1).mean(dim=1) > 0.53
+        return torch.stack([torch.zeros(len(x)), torch.where(bright, 20.0, -0.1)], dim=1)
+
+
+def test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right():
+    """And keeps nothing of what was drawn for another kind."""
+    images = torch.tensor([0.5, 0.5, 0.2, 0.9])[:, None, None, None].expand(-1, *SHAPE)
+    kinds = [Kind(), Kind("bernstein", 1.0), Kind("hoeffding", 1000.0), Kind("hoeffding", 1.0)]
+    settings = {"sigma": 0.5, "n0": 200, "n": 300, "labels": [0, 1, 0, 0]}
+    told: list[int] = []
+    together = certify_kinds(Lopsided(), images, kinds, progress=told.append, **settings)
+    assert [[c.drawn for c in some] for some in together] == [
+        [300, 0, 300, 0],
+        [0, 300, 300, 0],
+        [300, 0, 300, 0],
+        [0, 300, 300, 0],
+    ]
+    assert sum(told) == 4 * 200 + 3 * 300  # no kind wants the last image
+    for kind, certificates in zip(kinds, together, strict=True):
+        alone = certify(Lopsided(), images, bound=kind.bound, beta=kind.beta, **settings)
+        assert certificates == alone
+        for c in certificates:
+            assert any(c.estimation) == (c.drawn > 0) and any(c.squares) <= (c.drawn > 0)
+
+
 def test_samples_in_parts_are_those_of_one_draw():
     model = small_network(classes=4)
     images = random_images(3)
@@ -388,6 +502,11 @@ def test_smooth_draws_fresh_noise_each_call():
         ({"sigma": 0.0}, "sigma must be > 0, got 0.0"),
         ({"sigma": -0.25}, "sigma must be > 0, got -0.25"),
         ({"sigma": math.nan}, "sigma must be > 0, got nan"),
+        ({"sigma": math.inf}, "sigma must be > 0, got inf"),
+        ({"beta": math.inf, "bound": "bernstein"}, "beta must be > 0, got inf"),
+        ({"seed": -1}, "seed must be in [0, 2⁶³), got -1"),
+        ({"seed": 2**63}, "seed must be in [0, 2⁶³), got 9223372036854775808"),
+        ({"n": 1, "bound": "bernstein"}, "n must be at least 37 to certify anything"),
         ({"alpha": 0.0}, "alpha must be between 0 and 1, got 0.0"),
         ({"alpha": 1.0}, "alpha must be between 0 and 1, got 1.0"),
         ({"n0": 0}, "n0 must be at least 1, got 0"),
@@ -444,8 +563,21 @@ def test_labels_may_be_a_tensor_and_must_be_one_an_image():
     model, images = small_network(classes=4), random_images(3)
     listed = certify(model, images, sigma=0.5, n=50, labels=[0, 1, 2])
     assert certify(model, images, sigma=0.5, n=50, labels=torch.arange(3)) == listed
-    with pytest.raises(Mistake, match=r"^labels must be one an image, 3, got 1$"):
-        certify(model, images, sigma=0.5, n=50, labels=[0])
+    for wrong in ([0], [], [0, 1, 2, 3]):
+        with pytest.raises(Mistake, match=rf"^labels must be one an image, 3, got {len(wrong)}$"):
+            certify(model, images, sigma=0.5, n=50, labels=wrong)
+
+
+def test_the_least_n_and_the_largest_seed_that_make_sense_are_taken():
+    for bound, n in {"clopper-pearson": 10, "hoeffding": 14, "bernstein": 37}.items():
+        check_settings(sigma=1.0, n0=1, n=n, alpha=0.001, bound=bound, seed=2**63 - 1)
+
+
+def test_each_kinds_own_settings_are_checked():
+    with pytest.raises(Mistake, match=r"^beta must be > 0, got -1"):
+        certify_kinds(
+            Constant([0.0]), random_images(1), [Kind(), Kind("bernstein", -1.0)], sigma=0.5, n=50
+        )
 
 
 def test_hard_votes_may_be_more_than_soft_sums_can_hold():

@@ -6,7 +6,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +18,14 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
 from macer import progress
-from macer.certification import certify
-from macer.certifying import certify_data_set, chosen_images
+from macer.certification import Certificate, Kind, certify
+from macer.certifying import (
+    _blocks,
+    at_radius,
+    certify_by_recipes,
+    certify_data_set,
+    chosen_images,
+)
 from macer.cli import main
 from macer.data import classes_of, load
 from macer.journal import open_journal, read_journal, write_table
@@ -277,8 +286,11 @@ def test_soft_certificates_come_from_the_samples_of_the_hard_ones() -> None:
     assert certified("both", "--stop", "14", "--soft-betas", "0.5") == certified(
         "hard", "--stop", "14"
     )
+    journals = [Path("both", name, "certificates.journal") for name in ("", "bernstein-0.5")]
+    before = [journal.read_bytes() for journal in journals]
     certified("both", "--stop", "14", "--soft-betas", "0.5", "8")
     assert len(table(Path("both/bernstein-8"))) == 15
+    assert [journal.read_bytes() for journal in journals] == before  # they had all of these
 
 
 def test_a_radius_is_certified_by_the_command_and_audited(
@@ -287,7 +299,11 @@ def test_a_radius_is_certified_by_the_command_and_audited(
     rows = certified("one", "--stop", "30", "--radius", "0.2", net="nets:bright")
     line = capsys.readouterr().out
     robust = sum(row[2] != "-1" for row in rows[1:])
-    assert line.startswith(f"radius 0.2: {robust} of 30 images are robust, ")
+    right = sum(row[4] == "1" for row in rows[1:])
+    assert line.startswith(
+        f"radius 0.2: {robust} of 30 images are robust, {right} of them with the right label "
+        f"({right / 30:.4f}); "
+    )
     assert 0 < robust < 30 and {row[3] for row in rows[1:]} == {"0.0", "0.200000"}
     drawn = rows[0].index("drawn")
     assert len({row[drawn] for row in rows[1:]}) > 1
@@ -477,6 +493,9 @@ def test_a_digest_of_weights_changes_with_any_of_them() -> None:
 def test_images_are_chosen_as_the_field_counts_them() -> None:
     assert chosen_images(10, 1, None, 3) == [3, 6, 9]
     assert chosen_images(10, 0, 4, 1) == [0, 1, 2, 3]
+    assert chosen_images(10, 4, 10, 3) == [6, 9]
+    assert chosen_images(10, 2, None, 2, first=7) == [8]
+    assert chosen_images(10, 8, None, 1, first=7) == [8, 9]
 
 
 @pytest.mark.parametrize(
@@ -511,6 +530,104 @@ def test_a_function_is_not_certified_without_a_positive_sigma(
     assert main(["certify", "nets:net", "--out", "a", "--sigma", sigma, *SETTINGS[2:]]) == 2
     assert capsys.readouterr().err == f"macer: sigma must be > 0, got {float(sigma)}\n"
     assert not Path("a").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--n", "20", "--soft-betas", "1"], "n must be at least 37 to certify anything"),
+        (["--soft-betas", "1", "-1"], "beta must be > 0, got -1"),
+        (["--soft-betas", "1", "1"], "soft_betas must differ, got [1.0, 1.0]"),
+        (["--radius", "0", "--soft-betas", "1"], "soft_betas must be left out with a radius"),
+        (["--radius", "1.2"], "radius must be below 0.9"),
+        (["--n", "9"], "n must be at least 10 to certify anything"),
+        (["--bound", "bernstein", "--beta", "0"], "beta must be > 0, got 0"),
+    ],
+)
+def test_settings_that_make_no_sense_together_are_refused_before_anything_is_written(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = SETTINGS[:-2] if "--n" in arguments else SETTINGS
+    assert main(["certify", "nets:net", "--out", "a", *settings, "--stop", "2", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"macer: {message}")
+    assert not Path("a").exists()
+
+
+@pytest.mark.parametrize("radius", [None, 0.0, 0.25])
+@pytest.mark.parametrize("score", [False, True])
+def test_what_a_recipe_asks_for_reaches_certify(
+    radius: float | None, score: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def kinds(model: object, images: object, kinds: list[Kind], **settings: Any) -> list[Any]:
+        asked.update(settings, kinds=kinds)
+        return [[]]
+
+    def at(model: object, images: object, **settings: Any) -> list[Any]:
+        asked.update(settings)
+        return []
+
+    monkeypatch.setattr("macer.certifying.certify_kinds", kinds)
+    monkeypatch.setattr("macer.certifying.certify_at", at)
+    recipe = CertifyRecipe(
+        n0=7,
+        n=70,
+        alpha=0.02,
+        seed=5,
+        exact=False,
+        score=score,
+        radius=radius,
+        beta=3.0,
+        row_by_row=True,
+    )
+    soft = replace(recipe, bound="bernstein", beta=2.0, radius=None)
+    progress: list[int] = []
+    certify_by_recipes(
+        torch.nn.Identity(), torch.zeros(2, 1, 2, 2), [recipe, soft], sigma=0.75, labels=[3, 4],
+        indices=[8, 9], batch_size=300, progress=progress.append,
+    )  # fmt: skip
+    how = {"kinds": [Kind("clopper-pearson", 3.0), Kind("bernstein", 2.0)]}
+    assert asked == {
+        **{"n0": 7, "n": 70, "alpha": 0.02, "seed": 5, "exact": False, "sigma": 0.75},
+        "row_by_row": True,
+        **{"labels": [3, 4] if score else None, "indices": [8, 9], "batch_size": 300},
+        **({"progress": progress.append} | (how if radius is None else {"radius": radius})),
+    }
+
+
+def test_at_a_radius_the_right_images_are_those_that_are_robust_too() -> None:
+    """An image that is abstained from may have the right class selected."""
+    votes = {"radius": 0.0, "p_a": 0.0, "selection": (), "estimation": ()}
+    labels = ((3, 3, 3), (-1, 3, 3), (5, 5, 3), (-1, 5, 3))  # certified, selected, true
+    records = {
+        i: SimpleNamespace(
+            label=true, certificate=Certificate(label=label, selected=selected, drawn=50, **votes)
+        )
+        for i, (label, selected, true) in enumerate(labels)
+    }
+    contents: Any = SimpleNamespace(header={"radius": 0.5, "n": 300}, records=records)
+    assert at_radius(contents).line() == (
+        "radius 0.5: 2 of 4 images are robust, 1 of them with the right label (0.2500); 50 samples "
+        "an image, 6.0 times fewer than n = 300"
+    )
+
+
+def test_an_image_takes_its_share_of_its_blocks_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = map(float, count(step=10))
+    monkeypatch.setattr("macer.certifying.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    certified("a", "--stop", "4")
+    records = read_journal(Path("a/certificates.journal")).records.values()
+    assert [record.seconds for record in records] == [2.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("size", "blocks"), [(0, [[4], [5], [6]]), (1, [[4], [5], [6]]), (2, [[4, 5], [6]]), (9, None)]
+)
+def test_a_block_has_an_image_at_least_however_many_samples_it_needs(
+    size: int, blocks: list[list[int]] | None
+) -> None:
+    assert list(_blocks([4, 5, 6], size)) == (blocks or [[4, 5, 6]])
 
 
 def test_a_batch_size_below_1_is_refused() -> None:

@@ -215,6 +215,35 @@ def test_a_teacher_of_the_comparison_is_its_run_of_the_same_seed(tmp_path, tiny_
         assert recipe["teacher"] == str(tmp_path / f"plain/seed-{seed}")
 
 
+def test_a_teacher_of_the_comparison_holds_out_what_its_student_does(tmp_path, tiny_data):
+    """Its run elsewhere, of the name that the recipe has, is not looked for."""
+    student = tiny_recipe(loss="catrs", teacher="runs/plain", steps=1, epsilon=0.1)
+    recipes = {"student": student, "plain": tiny_recipe(loss="gaussian", k=1)}
+    compared(tmp_path, recipes, seeds=1, held_out=20)
+    for name in recipes:
+        assert Run(tmp_path / name / "seed-0").read_recipe().held_out == 20
+
+
+@pytest.mark.parametrize(
+    ("teacher", "here"),
+    [("runs/plain", True), ("elsewhere/plain", False), ("plain", False), ("runs/other", False),
+     ("elsewhere/runs/plain", False), ("", False)],
+)  # fmt: skip
+def test_only_a_recipes_own_place_names_a_run_of_the_comparison(teacher, here):
+    recipe = tiny_recipe(teacher=teacher)
+    recipes = {"plain": tiny_recipe(), "student": recipe}
+    assert comparison._teachers_here(recipe, recipes) == ({"teacher": "plain"} if here else {})
+
+
+def test_of_certificates_that_were_made_before_only_those_asked_for_count(tmp_path, tiny_data):
+    recipes = {"plain": tiny_recipe(loss="gaussian", k=1)}
+    compared(tmp_path, recipes, seeds=1)
+    run, split = tmp_path / "plain" / "seed-0", tiny_split(seed=1)
+    for start, stop, skip, idx in ((5, 33, 8, [8, 16, 24, 32]), (0, 5, 1, [0, 1, 2, 3, 4])):
+        exam = comparison.Examination(split, start, stop, skip, CertifyRecipe(n0=10, n=50))
+        assert comparison.certified(run, "tiny", exam, CPU).idx.tolist() == idx
+
+
 def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for loss in ("gaussian", "consistency"):
@@ -275,6 +304,33 @@ def test_recipes_of_two_data_sets_are_refused(tmp_path):
     recipes = {"a": tiny_recipe(), "b": tiny_recipe(dataset="mnist")}
     with pytest.raises(Mistake, match="recipes must be of one data set, got mnist, tiny"):
         compared(tmp_path, recipes)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        (tiny_recipe(held_out=49), {}, "held_out and batch must not exceed the 64 training images"),
+        (tiny_recipe(), {"held_out": 49}, "held_out and batch must not exceed the 64 training"),
+        (tiny_recipe(), {"held_out": -1}, "held_out must be at least 0, got -1"),
+        (tiny_recipe(), {"seeds": 0}, "seeds must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_any_training(
+    tmp_path, tiny_data, recipe, changes, message
+):
+    recipes = {"plain": tiny_recipe(loss="gaussian", k=1), "other": recipe}
+    with pytest.raises(Mistake, match=message):
+        compared(tmp_path / "out", recipes, **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_that_are_not_there_are_refused_before_any_training(tmp_path, tiny_data):
+    with pytest.raises(Mistake, match="stop must be at most the number of images, 64, got 65"):
+        compare(
+            {"plain": tiny_recipe()}, tmp_path / "out", seeds=1,
+            settings=CertifyRecipe(n0=10, n=50), data=None, start=0, stop=65, skip=1, device=CPU,
+        )  # fmt: skip
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_notes_say_which_images_n_and_alpha():

@@ -20,7 +20,7 @@ import scipy.io
 import torch
 from PIL import Image
 
-from macer import downloads, image_folder
+from macer import downloads, formats, image_folder, svhn
 from macer.data import (
     DATASETS,
     Split,
@@ -259,6 +259,9 @@ def test_the_data_folder_is_the_flag_then_the_variable_then_data(monkeypatch):
     monkeypatch.setenv("MACER_DATA", "/elsewhere")
     assert data_folder(Path("given")) == Path("given")
     assert data_folder(None) == Path("/elsewhere")
+    assert data_folder(Path()) == Path()
+    monkeypatch.setenv("MACER_DATA", "")  # as good as unset
+    assert data_folder(None) == Path("data")
     monkeypatch.delenv("MACER_DATA")
     assert data_folder(None) == Path("data")
 
@@ -413,6 +416,108 @@ def test_images_and_labels_must_fit_the_data_set(tmp_path):
     write_idx(folder, "test", Split(good.images[:0], good.labels[:0]))
     with refused("got 0 labels for 0 images"):
         load("mnist", "test", tmp_path)
+
+
+@pytest.mark.parametrize("label", [10, -1])
+def test_the_first_label_that_is_no_class_is_refused(tmp_path, label, monkeypatch):
+    write_idx(tmp_path / "MNIST", "test", good := some_split())
+    labels = np.array([9, 0, 9, 0, 9, 0, label])
+    monkeypatch.setattr(
+        formats, "_idx", lambda path, dims: good.images[:, 0] if dims == 3 else labels
+    )
+    with refused(f"must hold labels below 10, got {label}"):
+        load("mnist", "test", tmp_path)
+    labels[-1] = 9
+    assert load("mnist", "test", tmp_path).labels.max() == 9
+
+
+def test_a_file_longer_than_it_says_is_refused(tmp_path):
+    write_idx(tmp_path / "MNIST", "test", some_split())
+    path = tmp_path / "MNIST/t10k-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes() + b"\0")
+    with refused(f"{path} must be 5,504 bytes, got 5,505; delete it and download again"):
+        load("mnist", "test", tmp_path)
+    batch = tmp_path / "cifar-10-batches-bin/test_batch.bin"
+    batch.parent.mkdir()
+    batch.write_bytes(bytes(30_730_001))
+    with refused(f"{batch} must be 30,730,000 bytes, got 30,730,001"):
+        load("cifar10", "test", tmp_path)
+
+
+def test_a_file_of_a_header_alone_holds_nothing_and_one_byte_less_is_no_header(tmp_path):
+    write_idx(tmp_path / "MNIST", "test", some_split())
+    path = tmp_path / "MNIST/t10k-images-idx3-ubyte"
+    path.write_bytes(struct.pack(">4I", 0x803, 0, 28, 28))
+    assert formats._idx(path, 3).shape == (0, 28, 28)
+    path.write_bytes(path.read_bytes()[:-1])
+    with refused(f"{path} must be 16 bytes, got 15, less than its header"):
+        formats._idx(path, 3)
+
+
+def test_a_file_may_be_as_large_as_the_limit_and_no_larger(tmp_path, monkeypatch):
+    write_idx(tmp_path / "MNIST", "test", some_split())
+    size = 16 + 7 * 28 * 28
+    monkeypatch.setattr(formats, "_LARGEST_IDX", size)
+    assert len(load("mnist", "test", tmp_path).images) == 7
+    monkeypatch.setattr(formats, "_LARGEST_IDX", size - 1)
+    with refused(f"must be at most {size - 1:,} bytes, got {size:,}"):
+        load("mnist", "test", tmp_path)
+
+
+def test_a_plain_file_comes_before_a_gzipped_one_and_only_some_are_gzipped(tmp_path):
+    plain, zipped = some_split(), some_split(seed=5)
+    write_idx(tmp_path / "MNIST", "test", zipped, gzipped=True)
+    assert same(load("mnist", "test", tmp_path), zipped)
+    write_idx(tmp_path / "MNIST", "test", plain)
+    assert same(load("mnist", "test", tmp_path), plain)
+    (tmp_path / "test_32x32.mat.gz").touch()
+    with refused("no files of 'svhn'"):
+        load("svhn", "test", tmp_path)
+
+
+def test_the_data_folder_may_be_named_from_within_it(tmp_path, monkeypatch):
+    write_idx(tmp_path / "FashionMNIST/raw", "train", data := some_split())
+    for within in ("FashionMNIST", "FashionMNIST/raw"):
+        monkeypatch.chdir(tmp_path / within)
+        assert same(load("fashion-mnist", "train", Path()), data)
+
+
+def test_images_of_another_height_alone_are_refused(tmp_path):
+    write_image(tmp_path / "test/cat/a.png", 0, size=(5, 5))
+    write_image(tmp_path / "test/cat/b.png", 0, size=(5, 4))
+    with refused("got 5×4 in"):  # another height alone
+        load("folder", "test", tmp_path)
+
+
+def test_images_have_as_many_pixels_as_the_limit_and_no_more(tmp_path, monkeypatch):
+    write_image(path := tmp_path / "a.png", 0, size=(64, 64))
+    monkeypatch.setattr(image_folder, "LARGEST_IMAGE", 4096)
+    assert image_folder.read_image(path, channels=1).shape == (1, 64, 64)
+
+
+def test_a_grey_image_after_a_coloured_one_leaves_all_in_colour(tmp_path):
+    write_image(tmp_path / "test/cat/a.png", (1, 2, 3), mode="RGB")
+    write_image(tmp_path / "test/cat/b.png", 7)
+    assert load("folder", "test", tmp_path).images[:, :, 0, 0].tolist() == [[1, 2, 3], [7, 7, 7]]
+
+
+def test_svhn_files_too_large_for_memory_are_refused_unread(tmp_path, monkeypatch):
+    path = tmp_path / "test_32x32.mat"
+    pixels, labels = np.zeros((32, 32, 3, 4), np.uint8), np.ones((4, 1), np.uint8)
+    scipy.io.savemat(path, {"X": pixels, "y": labels})
+    monkeypatch.setattr(svhn, "_LARGEST", pixels.size - 1)
+    with refused("must be at most 12,287 bytes"):
+        load("svhn", "test", tmp_path)
+    monkeypatch.setattr(svhn, "_LARGEST", 2 * pixels.size)
+    assert len(load("svhn", "test", tmp_path).images) == 4
+
+
+@pytest.mark.parametrize("kind", ["<u2", "i1", "f4"])
+def test_a_pickled_array_of_other_numbers_is_refused(tmp_path, kind):
+    pixels = np.zeros((10_000, 3072), np.uint8).view(kind)
+    write_python_batch(tmp_path, pickle.dumps({"data": pixels, "labels": [0] * 10_000}, 2))
+    with refused("dtype must be u1, got"):
+        load("cifar10", "test", tmp_path)
 
 
 def test_a_truncated_cifar10_batch_is_refused_with_both_sizes(tmp_path):

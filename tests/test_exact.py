@@ -8,6 +8,7 @@ import torch
 from scipy.stats import chisquare, norm
 from torch import nn
 
+from macer import exact
 from macer.certification import (
     Kind,
     certify,
@@ -78,6 +79,18 @@ def test_thresholds_are_the_floors_of_the_normal_distribution(sigma):
             x = mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma))
             exact = mpmath.erfc(-x / mpmath.sqrt(2)) / 2 * 2**BITS
             assert threshold(i, sigma) == min(int(mpmath.floor(exact)), 2**BITS - 1)
+
+
+def test_a_threshold_at_the_edge_of_a_cell_is_found_there(monkeypatch):
+    """No draw at it may be taken for one above it, wherever the guide's cells begin."""
+    edge = 5 << (BITS - 16)
+    thresholds = np.array([0, edge, 2**BITS - 1], dtype=np.int64)
+    monkeypatch.setattr(exact, "_thresholds", lambda sigma: (-1, thresholds))
+    table = levels.__wrapped__(0.5)
+    u = [1, edge - 1, edge, edge + 1, 2**BITS - 2, 0, 2**BITS - 1]
+    ranks, undecided = table.ranks(np.array(u, dtype=np.uint64) << np.uint64(2))
+    assert undecided.tolist() == [2, 5, 6]
+    assert ranks[[0, 1, 3, 4]].tolist() == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
@@ -238,6 +251,14 @@ def test_the_largest_noise_level_has_fewer_than_2_to_the_14_thresholds():
 def test_a_noise_level_without_tables_is_refused(sigma):
     with pytest.raises(Mistake, match=r"sigma must be in \(0, 3.5\] for exact noise"):
         levels(sigma)
+
+
+def test_the_largest_noise_level_has_tables(monkeypatch):
+    ends = np.array([0, 2**BITS - 1], dtype=np.int64)
+    monkeypatch.setattr(exact, "_thresholds", lambda sigma: (-1, ends))
+    assert levels.__wrapped__(3.5).sigma == 3.5
+    with pytest.raises(Mistake, match="sigma must be in"):
+        levels.__wrapped__(float(np.nextafter(3.5, 4)))
 
 
 def test_images_off_the_grid_are_refused():

@@ -119,6 +119,26 @@ def test_of_every_network_the_weights_are_rounded_and_no_other_tensor():
             assert (tensor.dtype == torch.float16) == half, (name, tensor_name)
 
 
+def test_weights_that_have_two_names_are_rounded_under_both():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    assert {name for name, t in rounded(model).items() if t.dtype == torch.float16} == {
+        "0.weight",
+        "1.weight",
+    }
+
+
+def test_a_tensor_of_no_numbers_is_kept():
+    model = torch.nn.Linear(2, 2)
+    model.register_buffer("none", torch.empty(0))
+    assert rounded(model)["none"].shape == (0,)
+
+
+def test_a_model_of_the_zoo_is_no_file_to_write(exported):
+    with pytest.raises(Mistake, match=r"^out must be a file to write, got the zoo model zoo:a"):
+        export_model(exported[1], Path("zoo:a.safetensors"))
+
+
 def test_a_small_file_serves_as_weights_too(exported):
     model, file = exported
     network = CARD.build()[1]

@@ -302,6 +302,8 @@ def test_restarts_begin_elsewhere_and_are_judged_by_other_noise(journal, target,
     images = torch.from_numpy(SPLIT.images).float() / 255
     for start in starts[1:]:
         assert (start - images).flatten(1).norm(dim=1) == pytest.approx(0.999 * radii, rel=1e-4)
+        directions = (start - images).flatten(1)
+        assert len({tuple((d / d.norm()).round(decimals=3).tolist()) for d in directions}) == 4
     assert len(set(names)) == 3
     assert not set(names[0][1]) & set(names[1][1]) and {name for name, _ in names} == {"JUDGEMENT"}
 
@@ -312,6 +314,45 @@ def test_the_first_certified_images_are_chosen(journal):
     )
     assert [record.idx for record in chosen_records(contents, 2)] == [1, 2]
     assert [record.idx for record in chosen_records(contents, 9)] == [1, 2, 3]
+
+
+def test_images_are_chosen_in_their_order_and_only_where_there_is_a_ball_to_attack(journal):
+    contents = journal()
+    some = {3: record_of(idx=3), 0: record_of(idx=0, radius=0.0), 1: record_of(idx=1)}
+    chosen = chosen_records(replace(contents, records=some), 5)
+    assert [record.idx for record in chosen] == [1, 3]
+
+
+def test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated():
+    on, beyond = (
+        judge(record_of(radius=0.5), votes(1000, 0), d, sigma=SIGMA, n=1000, soft=False)
+        for d in (0.5, np.nextafter(0.5, 1))
+    )
+    assert on.inside and on.falsifies and not beyond.inside
+    met = replace(beyond, flipped=False, demanded=beyond.p_a_upper)
+    assert not met.violated and not met.falsifies
+
+
+@pytest.mark.parametrize(("exact", "seen"), [(True, torch.uint8), (False, torch.float32)])
+def test_what_judges_is_asked_about_the_images_attacked(journal, target, monkeypatch, exact, seen):
+    """By the noise of the certificates, and by the seed that the user gave."""
+    from macer import falsification
+
+    asked, sample = [], falsification.sample_under_noise
+
+    def spy(model, images, n, **more):
+        asked.append((images, n, more["seed"], more["sigma"], more["indices"]))
+        return sample(model, images, n, **more)
+
+    monkeypatch.setattr(falsification, "sample_under_noise", spy)
+    contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
+    contents = replace(contents, header=contents.header | {"exact": exact})
+    attacked(contents, target, scale=1e-9, restarts=1, seed=7, n=1234)
+    [(images, n, seed, sigma, indices)] = asked
+    assert (n, seed, sigma, indices) == (1234, 7, SIGMA, [1, 2, 3])
+    levels = images if exact else images * 255
+    assert images.dtype == seen
+    assert torch.equal(levels.round().to(torch.uint8), torch.from_numpy(SPLIT.images[1:]))
 
 
 def test_the_summary_tells_what_was_found(journal, target):
@@ -334,6 +375,15 @@ def test_the_summary_tells_what_was_found(journal, target):
         "each confirmed by n = 2000 at level 1e-06; at α = 0.001, up to 0.003 false certificates "
         "are expected in the 3 images up to 2"
     )
+
+
+def test_the_lowest_margin_is_that_to_what_each_certificate_demands(journal, target):
+    """A point of low probability may be one of which little is demanded."""
+    contents = journal()
+    first, second, *_ = attacked(contents, target, restarts=1)
+    low = replace(first, p_a_upper=0.4, demanded=0.1)
+    near = replace(second, p_a_upper=0.9, demanded=0.89)
+    assert f"lowest margin +0.0100: image {near.idx}, " in summary([low, near], contents, SEARCH)[3]
 
 
 def test_a_judgement_rarely_condemns_falsely():
@@ -441,12 +491,18 @@ def test_abstentions_only_are_a_mistake(desk, capsys):
         ({"m": 0}, "m must be at least 1, got 0"),
         ({"n": 20}, "n must be at least 21 to confirm anything at level 1e-06, got 20"),
         ({"seed": -1}, "seed must be in [0, 2⁶³), got -1"),
+        ({"seed": 2**63}, "seed must be in [0, 2⁶³), got 9223372036854775808"),
+        ({"scale": math.inf}, "scale must be > 0, got inf"),
     ],
 )
 def test_a_mistake_is_told(change, line):
     with pytest.raises(Mistake) as mistake:
         replace(SEARCH, **change)
     assert str(mistake.value) == line
+
+
+def test_the_least_search_is_taken():
+    replace(SEARCH, restarts=1, steps=1, m=1, n=21, seed=2**63 - 1)
 
 
 def test_twenty_one_votes_are_the_fewest_that_confirm():

@@ -11,6 +11,7 @@ from macer.fixed_radius import certify_at, conclude_at
 from macer.mistake import Mistake
 from macer.noisy import CHUNK
 from macer.sequential import looks, threshold, verdicts
+from macer.smoothing import sample_under_noise
 
 SIGMA = 0.5
 
@@ -88,6 +89,42 @@ def test_a_score_does_not_estimate_images_whose_selected_class_is_wrong():
     wrong, right = certified([0.5, 0.5], 0.3, labels=[0, 1])
     assert (wrong.drawn, wrong.label, sum(wrong.estimation)) == (0, ABSTAIN, 0)
     assert right.label == 1
+
+
+def test_an_abstention_bounds_nothing():
+    robust, not_shown = certified([0.5, 0.1], 0.3)
+    assert (robust.p_a, not_shown.p_a) == (threshold(0.3, SIGMA), 0.0)
+
+
+def test_another_seed_draws_other_noise():
+    found = [certified([0.3], 0.3, n=2000, seed=seed) for seed in (0, 1, 1)]
+    assert found[0] != found[1] == found[2]
+    assert found[0][0].selection != found[1][0].selection
+
+
+@pytest.mark.parametrize(
+    ("exact", "seen"), [(None, torch.uint8), (True, torch.uint8), (False, torch.float32)]
+)
+def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
+    images = torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
+    drawn = []
+
+    def watched(model, images, *arguments, **settings):
+        drawn.append((images.dtype, settings["batch_size"], settings["indices"]))
+        return sample_under_noise(model, images, *arguments, **settings)
+
+    monkeypatch.setattr("macer.certification.sample_under_noise", watched)
+    certify_at(
+        HalfSpace(),
+        images,
+        radius=0.1,
+        sigma=SIGMA,
+        n=200,
+        exact=exact,
+        batch_size=700,
+        indices=[9],
+    )
+    assert {(*one[:2], *one[2]) for one in drawn} == {(seen, 700, 9)}
 
 
 def test_labels_must_be_one_an_image():

@@ -10,12 +10,13 @@ from macer.certification import certify
 from macer.certifying import chosen_images
 from macer.cli import main
 from macer.data import Split, load
-from macer.held_out import check_held_out, check_teachers, first_held_out
+from macer.held_out import check_held_out, check_teachers, first_held_out, hold_out
 from macer.journal import read_journal
 from macer.logs import describe_images, read_log
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe
 from macer.run import load_model
+from tiny_models import tiny_recipe, tiny_split
 
 TRAIN = ["train", "sample/gaussian", "--epochs", "1", "--labelled", "0", "--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
@@ -35,6 +36,19 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(trained, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"
+
+
+def test_the_last_images_are_held_out_and_a_batch_is_left_at_least() -> None:
+    split = tiny_split(images=40)
+    training, held_out = hold_out(split, tiny_recipe(held_out=24, batch=16))
+    assert np.array_equal(training.images, split.images[:16]) and held_out is not None
+    assert np.array_equal(training.labels, split.labels[:16])
+    assert np.array_equal(held_out.images, split.images[16:])
+    assert np.array_equal(held_out.labels, split.labels[16:])
+    assert hold_out(split, tiny_recipe(batch=40))[1] is None
+    for held_out_, batch in ((25, 16), (0, 41)):
+        with pytest.raises(Mistake, match="held_out and batch must not exceed the 40 training"):
+            hold_out(split, tiny_recipe(held_out=held_out_, batch=batch))
 
 
 def test_images_that_were_trained_on_are_never_chosen() -> None:

@@ -39,11 +39,11 @@ def of(name: str, *looks: Look, votes: int | None = 32) -> History:
 
 def test_a_trainings_history_is_what_its_watcher_saw(tmp_path):
     seen = []
-    recipe = tiny_recipe(epochs=5, held_out=16)
+    recipe = tiny_recipe(epochs=5, held_out=20)
     validation = Validation(every=2, samples=48)
     train(recipe, tiny_split(), CLASSES, tmp_path, validation=validation, watch=seen.append)
     found = read_history(tmp_path)
-    assert (found.sigma, found.images, found.votes) == (0.25, 16, 48)
+    assert (found.sigma, found.images, found.votes) == (0.25, 20, 48)
     assert [look.epoch for look in found.looks] == [2, 4, 5]
     looked = [line for line in seen if line["epoch"] in (2, 4, 5)]
     assert [look.radius for look in found.looks] == [m["validation_radius"] for m in looked]

@@ -24,7 +24,7 @@ from macer.validation import validate
 from tiny_models import tiny_recipe
 
 WNIDS = ("n01440764", "n01443537", "n02102040")
-SIZES = ((300, 250), (240, 500), (64, 64), (500, 375), (256, 257))  # width, height
+SIZES = ((300, 250), (240, 500), (64, 64), (500, 375), (256, 257), (170, 300))  # width, height
 
 
 def picture(number: int) -> Image.Image:
@@ -159,6 +159,30 @@ def test_classes_and_images_are_in_the_order_of_their_names(imagenet):
     names = load("imagenet", "test", imagenet).images.names
     assert names == sorted(names)
     assert names[0] == f"{WNIDS[0]}/{WNIDS[0]}_0.JPEG"
+
+
+def test_an_image_keeps_its_label_in_whatever_order_it_is(imagenet):
+    for split in ("train", "test"):
+        images, labels = load("imagenet", split, imagenet)
+        assert [WNIDS[label] for label in labels] == [name.split("/")[0] for name in images.names]
+    names = load("imagenet", "train", imagenet).images.names
+    assert names != sorted(names)
+
+
+def test_each_image_has_random_numbers_of_its_own():
+    drawn = {}
+
+    class Files:
+        shape = (12, 3, 4, 4)
+
+        def part(self, number, least, random):
+            drawn[number] = (least, random.random())
+            return np.zeros((3, 4, 4), np.uint8)
+
+    recipe = recipe_of(resized_crop=0.3)
+    list(Streamed(Files(), recipe, torch.device("cpu"), 4).batches(torch.arange(12), 1))
+    assert {least for least, _ in drawn.values()} == {0.3}
+    assert len({number for _, number in drawn.values()}) == len(drawn) == 12
 
 
 @pytest.mark.parametrize("place", ["ILSVRC2012", "ILSVRC/Data/CLS-LOC", "."])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macer.logs import CertificateLog, describe_images, read_log, select
+from macer.logs import CertificateLog, _seconds, describe_images, read_log, select
 from macer.mistake import Mistake
 
 DATA = Path(__file__).parent / "data"
@@ -60,6 +60,27 @@ def test_an_empty_setting_is_not_recorded(tmp_path: Path) -> None:
 )
 def test_time_is_seconds_or_a_clock(tmp_path: Path, time: str) -> None:
     assert len(read_log(write(tmp_path / "a.tsv", f"0\t1\t1\t0.2\t1\t{time}")).idx) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("8.59", 8.59), ("0:00:08.5", 8.5), ("1:02:03", 3723), ("2 days, 1:00:01", 176_401)],
+)
+def test_a_clock_counts_seconds(text: str, seconds: float) -> None:
+    assert _seconds(text) == seconds
+
+
+def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "0\t1\t1\t0.5\t1\t0\t0.5", header=f"{HEADER}\tasked")
+    refuses(file, "must hold certificates of largest radii, got those of radius 0.5")
+
+
+def test_images_of_which_samples_were_drawn_were_estimated(tmp_path: Path) -> None:
+    rows = ("0\t1\t1\t0.2\t1\t0\t100", "1\t1\t-1\t0.0\t0\t0\t0", "2\t1\t-1\t0.0\t0\t0\t1")
+    log = read_log(write(tmp_path / "a.tsv", *rows, header=f"{HEADER}\tdrawn"))
+    assert log.estimated is not None and log.estimated.tolist() == [True, False, True]
+    kept = select(log, 1).estimated
+    assert kept is not None and kept.tolist() == [False, True]
 
 
 def test_gzipped_or_not_a_log_is_the_same_whatever_its_suffix(tmp_path: Path) -> None:
@@ -119,7 +140,12 @@ def test_selection_keeps_start_to_stop_and_multiples_of_skip() -> None:
         (list(range(0, 100, 2)), "0…98, every 2nd"),
         (list(range(0, 100, 3)), "0…99, every 3rd"),
         (list(range(0, 100, 11)), "0…99, every 11th"),
+        (list(range(0, 100, 12)), "0…96, every 12th"),
+        (list(range(0, 100, 13)), "0…91, every 13th"),
         (list(range(0, 100, 21)), "0…84, every 21st"),
+        (list(range(0, 999, 111)), "0…888, every 111th"),
+        (list(range(0, 999, 122)), "0…976, every 122nd"),
+        ([0, 5, 10], "0…10, every 5th"),
         ([7], "7"),
         ([7, 8], "7…8"),
         ([7, 9], "2 images within 7…9"),
@@ -161,6 +187,12 @@ def test_a_log_that_would_fill_memory_is_refused(
     file = tmp_path / "a.tsv.gz"
     file.write_bytes(gzip.compress(b"0" * (1 << 21)))
     refuses(file, "a.tsv.gz must hold at most 1 MiB of text, got more")
+    text = f"{HEADER}\n0\t1\t1\t0.2\t1\t0\n".encode()
+    monkeypatch.setattr("macer.logs.MOST_BYTES", len(text))
+    file.write_bytes(text)
+    assert len(read_log(file).idx) == 1
+    file.write_bytes(text + b"\n")
+    refuses(file, f"a.tsv.gz must be at most {len(text)} bytes, got {len(text) + 1}")
 
 
 def test_missing_and_repeated_columns_are_refused(tmp_path: Path) -> None:
@@ -175,6 +207,12 @@ def test_missing_and_repeated_columns_are_refused(tmp_path: Path) -> None:
     [
         ("1\t1\t1\t0.2", "a row must have 6 tab-separated values, got '1\\t1\\t1\\t0.2'"),
         ("", "a row must have 6 tab-separated values, got ''"),
+        ("1\t1\t1\t0.2\t1\t0\t", "a row must have 6 tab-separated values, got"),
+        ("1\t\t1\t0.2\t0\t0", "label must be a whole number ≥ 0 and below 2³¹, got ''"),
+        ("1\t1\t1\t0.2\t1\t", "time must be seconds or h:mm:ss, got ''"),
+        ("1\t1\t1\t0.2\t1\t-1", "time must be seconds or h:mm:ss, got '-1'"),
+        ("1\t1\t1\t0.2\t1\tinf", "time must be seconds or h:mm:ss, got 'inf'"),
+        ("1000000000000000000\t1\t1\t0.2\t1\t0", "idx must be a whole number ≥ 0"),
         ("x\t1\t1\t0.2\t1\t0", "idx must be a whole number ≥ 0 and below 2³¹, got 'x'"),
         ("-1\t1\t1\t0.2\t1\t0", "idx must be a whole number ≥ 0 and below 2³¹, got '-1'"),
         ("1\t1.0\t1\t0.2\t1\t0", "label must be a whole number ≥ 0 and below 2³¹, got '1.0'"),
@@ -224,10 +262,21 @@ def test_an_image_appears_once(tmp_path: Path) -> None:
         ("alpha", ("1", "1"), "line 2: alpha must be between 0 and 1, got '1'"),
         ("split", ("a", "a"), "line 2: split must be train, or the column left out, got 'a'"),
         ("n0", ("0", "0"), "line 2: n0 must be a whole number ≥ 1, got '0'"),
+        ("n", ("0", "0"), "line 2: n must be a whole number ≥ 1, got '0'"),
+        (
+            "sigma",
+            ("inf", "inf"),
+            "line 2: sigma must be a number > 0, from 10⁻⁶ to 10⁶, got 'inf'",
+        ),
+        ("alpha", ("0", "0"), "line 2: alpha must be between 0 and 1, got '0'"),
+        ("asked", ("0", "0"), "line 2: asked must be a number > 0, got '0'"),
+        ("drawn", ("0", "-1"), "line 3: drawn must be a whole number ≥ 0, got '-1'"),
+        ("split", ("train", ""), "split must be the same for every image, got train and None"),
+        ("sigma", ("1", "1", "2"), "sigma must be the same for every image, got 1.0 and 2.0"),
     ],
 )
 def test_a_log_has_one_valid_value_of_each_setting(
-    tmp_path: Path, name: str, values: tuple[str, str], message: str
+    tmp_path: Path, name: str, values: tuple[str, ...], message: str
 ) -> None:
     rows = [f"{i}\t1\t1\t0.2\t1\t0\t{value}" for i, value in enumerate(values)]
     refuses(write(tmp_path / "a.tsv", *rows, header=f"{HEADER}\t{name}"), message)

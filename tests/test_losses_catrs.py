@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 
 import pytest
@@ -101,6 +102,25 @@ def test_the_number_of_accepted_copies_is_binomial_and_at_least_1(correct):
     for count, chance in enumerate(chances):
         spread = 5 * (chance * (1 - chance) / 20_000) ** 0.5
         assert (accepted == count).float().mean().item() == pytest.approx(chance, abs=spread + 1e-7)
+
+
+def test_a_draw_that_equals_the_share_of_correct_copies_is_not_below_it():
+    logits = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]])
+    draws = torch.tensor([[0.5, 0.25, 0.49, 0.75]])
+    assert accepted_copies(logits, torch.tensor([0]), draws).tolist() == [2]
+
+
+@pytest.mark.parametrize(("step_size", "used"), [(0.0, None), (0.03, 0.03)])
+def test_the_attack_is_the_recipes(step_size, used, monkeypatch):
+    asked = {}
+
+    def attack(network, images, targets, noise, **settings):
+        asked.update(settings)
+        return noise
+
+    monkeypatch.setattr(sys.modules["macer.losses.catrs"], "standardised_attack", attack)
+    catrs(taught(catrs_recipe(epsilon=0.7, steps=5, step_size=step_size)))
+    assert asked == {"epsilon": 0.7, "steps": 5, "step_size": used}
 
 
 def test_only_images_with_every_copy_accepted_have_the_robustness_term():

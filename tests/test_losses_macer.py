@@ -133,3 +133,15 @@ def test_loss_and_gradient_are_finite_on_any_logits(values, gamma):
     loss = macer_loss(logits, torch.tensor([0, 2]), **PAPER | {"gamma": gamma})
     loss.backward()
     assert loss.isfinite() and logits.grad.isfinite().all()
+
+
+def test_the_hinge_is_accurate_where_a_probability_rounds_to_one():
+    """In float32 1 − 10⁻⁹ is 1, whose quantile is infinite; a hinge that far is still a hinge."""
+    logits = torch.tensor([[[0.0, -20.7]] * 4, [[0.0, -12.0]] * 4])
+    labels, settings_ = torch.tensor([0, 0]), PAPER | {"gamma": 16.0, "beta": 1.0}
+    u = logits.clone().requires_grad_()
+    found = macer_losses(u, labels, **settings_)
+    expected = macer_losses(logits.double(), labels, **settings_)
+    torch.testing.assert_close(found.detach().double(), expected, rtol=1e-4, atol=1e-6)
+    [gradient] = torch.autograd.grad(found.sum(), u)
+    assert gradient.isfinite().all() and (expected > 0).all()

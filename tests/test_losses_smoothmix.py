@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,18 @@ def test_a_step_is_2_sigma_unless_the_recipe_says_otherwise():
     other = replace(batch, recipe=mix_recipe(steps=2, sigma=0.1, step_size=0.4))
     assert torch.equal(unbounded_images(batch), unbounded_images(same))
     assert not torch.allclose(unbounded_images(batch), unbounded_images(other), atol=1e-2)
+
+
+def test_every_step_has_the_length_of_one(monkeypatch):
+    asked = {}
+
+    def attack(network, images, labels, noise, **settings):
+        asked.update(settings)
+        return images
+
+    monkeypatch.setattr(sys.modules["macer.losses.smoothmix"], "pgd", attack)
+    unbounded_images(batch_of(mix_recipe(steps=4, sigma=0.1)))
+    assert asked == {"epsilon": pytest.approx(0.8), "steps": 4, "step_size": 0.2}
 
 
 def test_the_adversary_is_in_the_unit_interval():

@@ -1,6 +1,12 @@
 """The seeded bugs can be applied; that each is noticed is for `make mutants`."""
 
-from mutants import MUTANTS, ROOT
+import subprocess
+import sys
+
+import macer
+import mutants
+from mutants import MUTANTS, NO_END, NOTICED, ROOT, SURVIVES, Mutant
+from processes import surroundings
 
 
 def test_every_seeded_bug_has_its_place():
@@ -8,4 +14,33 @@ def test_every_seeded_bug_has_its_place():
         text = (ROOT / "src" / "macer" / mutant.file).read_text(encoding="utf-8")
         assert text.count(mutant.right) == 1, name
         assert mutant.right != mutant.wrong, name
-        assert all((ROOT / "tests" / file).is_file() for file in mutant.tests.split()), name
+        for test in mutant.tests.split():
+            file, _, law = test.partition("::")
+            text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert f"def {law}(" in text if law else text, name
+            assert not mutant.slow or "pytest.mark.slow" in text, name
+
+
+def test_a_process_that_a_test_starts_has_the_source_under_test(monkeypatch, tmp_path):
+    program = [sys.executable, "-c", "import macer, processes; print(macer.__file__)"]
+    seen = subprocess.run(program, env=surroundings(), capture_output=True, text=True, check=True)
+    assert seen.stdout == f"{macer.__file__}\n"
+    (tmp_path / "macer.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    seen = subprocess.run(program, env=surroundings(), capture_output=True, text=True, check=True)
+    assert seen.stdout == f"{tmp_path / 'macer.py'}\n"
+
+
+def test_only_a_failure_is_a_notice(monkeypatch, capsys):
+    """A bug that passes and one with which the tests do not end are both told."""
+    bug = Mutant("kinds.py", '"""', '"""', "test_mutants.py")
+    monkeypatch.setattr(mutants, "MUTANTS", {name: bug._replace(wrong=name) for name in OUTCOMES})
+    monkeypatch.setattr(mutants, "outcome", lambda mutant: OUTCOMES[mutant.wrong])
+    assert mutants.main(["fails"]) == 0 and mutants.main(["passes"]) == mutants.main([]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"{NO_END}  hangs",
+        "1 of 3 seeded bugs noticed",
+    ]
+
+
+OUTCOMES = {"fails": NOTICED, "passes": SURVIVES, "hangs": NO_END}

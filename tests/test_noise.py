@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
-from macer.noise import Purpose, fill_normal, stream
+from macer.noise import Purpose, fill_normal, key, stream
 
 
 def normals(shape, *, seed=0, purpose=Purpose.ESTIMATION, image=0, chunk=0):
@@ -20,6 +20,19 @@ def test_a_stream_is_a_function_of_its_name():
 def test_streams_with_different_names_are_uncorrelated(other):
     a, b = normals(100_000), normals(100_000, **other)
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(100_000)
+
+
+def test_a_generator_without_counters_has_a_seed_for_each_name():
+    """Each part of the name in its own place, and none that a signed integer cannot hold."""
+    names = [(seed, image, chunk) for seed in range(4) for image in range(8) for chunk in range(8)]
+    seeds = {
+        key(seed, purpose, image, chunk)
+        for seed, image, chunk in names
+        for purpose in (Purpose.TRAINING, Purpose.ATTACK)
+    }
+    assert len(seeds) == 2 * len(names)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert key(1, Purpose.TRAINING, 2, 3) == 6240644379870098804
 
 
 def test_a_shorter_request_is_a_prefix_of_a_longer_one():

@@ -159,6 +159,16 @@ def test_a_step_size_of_its_own_is_used():
     assert (norms(shorter - noise) < 0.05).all() and (norms(own - noise) > 0.05).all()
 
 
+def test_steps_of_no_length_lead_nowhere():
+    """0 is a length like others, and not the default."""
+    model = network()
+    x, labels, targets, noise = setting(model)
+    sphere = sphere_attack(model, x, labels, noise, step_size=0.0, steps=3)
+    standard = standardised_attack(model, x, targets, noise, epsilon=1.0, steps=3, step_size=0.0)
+    for found in (sphere, standard):
+        torch.testing.assert_close(found, noise, rtol=0, atol=1e-5)
+
+
 def test_no_step_leaves_the_noise():
     x, labels, targets, noise = setting(network())
     for attacked in attacks(network(), x, labels, targets, noise, steps=0):

@@ -289,6 +289,9 @@ def test_constants_of_other_images_are_refused() -> None:
     refused(None, "w.pth must hold a mean of 3 values, one a channel, got 2")
 
 
+CHOICES = f"choose from none, {', '.join(NORMALISATIONS)}, MEAN/STD in numbers"
+
+
 @pytest.mark.parametrize(
     ("normalise", "line"),
     [
@@ -309,6 +312,12 @@ def test_constants_of_other_images_are_refused() -> None:
             "cohen-cifar10, cohen-imagenet, jeong-cifar100, centred-cifar10, centred-imagenet, "
             "MEAN/STD in numbers",
         ),
+        ("0.5/1,1", f"normalise must have 3 values, one a channel, got 0.5/1,1; {CHOICES}"),
+        (
+            "0.5,0.5,0.5/1,1",
+            f"normalise must have 3 values, one a channel, got 0.5,0.5,0.5/1,1; {CHOICES}",
+        ),
+        ("cohen/cifar10", f"unknown normalisation 'cohen/cifar10'; {CHOICES}"),
         ("0.5/0", "std must be finite and > 0, got (0.0, 0.0, 0.0)"),
         ("nan/1", "mean must be finite, got (nan, nan, nan)"),
     ],

@@ -14,9 +14,9 @@ from macer.cli import main
 from macer.data import classes_of, load
 from macer.fixed_radius import certify_at
 from macer.mistake import Mistake
-from macer.prediction import predict_files
+from macer.prediction import Prediction, predict_files
 from macer.recipes import TrainRecipe
-from macer.run import Run, load_model, save_model
+from macer.run import ModelCard, Run, load_model, save_model
 from macer.training import train
 
 TEST = load("mnist-sample", "test")
@@ -183,6 +183,115 @@ def test_a_colour_image_is_read_as_grey_for_a_grey_model(
     Image.open(digits[0]).convert("RGB").save("colour.png")
     grey, colour = predicted(capsys, run, digits[0], "colour.png")
     assert grey.split("\t")[1:] == colour.split("\t")[1:]
+
+
+CLASSES = ("dark", "bright", "neither")
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_networks: None) -> Path:
+    """A model of 3×8×8 images in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    card = ModelCard("tiny", CLASSES, (3, 8, 8), (0.0,) * 3, (1.0,) * 3, 0.75, "folder")
+    save_model(Path("small.safetensors"), card.build().state_dict(), card)
+    return Path("small.safetensors")
+
+
+def asked(
+    monkeypatch: pytest.MonkeyPatch, model: Path, images: list[np.ndarray], **settings: Any
+) -> tuple[list[dict[str, Any]], list[Prediction]]:
+    """What CERTIFY is asked for each of some images, and what its answers make."""
+    questions: list[dict[str, Any]] = []
+
+    def answer(_: object, pixels: torch.Tensor, **given: Any) -> list[Certificate]:
+        questions.append(given | {"pixels": pixels})
+        return [Certificate(1, 0.123456, 1, 0.6, (0, 1, 0), (0, 9, 1), 10)]
+
+    monkeypatch.setattr("macer.prediction.certify", answer)
+    monkeypatch.setattr("macer.prediction.certify_at", answer)
+    paths = [Path(f"{i}.png") for i in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        Image.fromarray(image).save(path)
+    usual = {"n0": 30, "n": 400, "alpha": 0.01, "seed": 7, "precision": "fp32"}
+    lines = predict_files(model, paths, device=torch.device("cpu"), **usual | settings)
+    return questions, list(lines)
+
+
+def test_certify_is_asked_with_the_models_sigma_and_the_users_settings(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.random.default_rng(0).integers(256, size=(8, 8, 3), dtype=np.uint8)
+    [question], lines = asked(monkeypatch, small, [pixels])
+    given = {name: question[name] for name in ("sigma", "n0", "n", "alpha", "seed")}
+    assert given == {"sigma": 0.75, "n0": 30, "n": 400, "alpha": 0.01, "seed": 7}
+    assert np.array_equal(question["pixels"].numpy(), pixels.transpose(2, 0, 1)[None])
+    assert "radius" not in question
+    assert [line.fields() for line in lines] == [("0.png", "bright", "radius 0.1234")]  # down
+    [question], _ = asked(monkeypatch, small, [pixels], radius=0.0)
+    assert question["radius"] == 0.0
+
+
+def test_images_that_differ_have_noise_of_their_own(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise of an image is named by its pixels: by all of them, in many names."""
+    images = [np.zeros((8, 8, 3), np.uint8) for _ in range(300)]
+    for i, image in enumerate(images[1:]):
+        image.reshape(-1)[i % 192] = 1 + i // 192
+    questions, _ = asked(monkeypatch, small, [*images, images[5]])
+    numbers = [question["indices"][0] for question in questions]
+    assert all(len(question["indices"]) == 1 for question in questions)
+    assert len(set(numbers)) == 300 and numbers[-1] == numbers[5]
+    assert all(0 <= number < 2**63 for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"n": 5}, "n must be at least 7 to certify"), ({"alpha": 1.0}, "alpha must be between"),
+     ({"seed": -1}, "seed must be in"), ({"radius": 3.0}, "radius must be below"),
+     ({"radius": -1.0}, "radius must be a number ≥ 0")],
+)  # fmt: skip
+def test_settings_are_refused_before_files_are_looked_for(
+    small: Path, settings: dict[str, Any], message: str
+) -> None:
+    usual = {"n0": 30, "n": 400, "alpha": 0.01, "seed": 7, "precision": "fp32"} | settings
+    lines = predict_files(small, [Path("absent.png")], device=torch.device("cpu"), **usual)
+    with pytest.raises(Mistake, match=message):
+        next(lines)
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (9, 8), (4, 4)])
+def test_an_image_of_another_size_is_refused(
+    small: Path, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Mistake, match=r"0.png must be a 3×8×8 image for this model, got 3×"):
+        asked(monkeypatch, small, [np.zeros((*shape, 3), np.uint8)])
+
+
+def test_an_image_of_other_channels_is_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file has two."""
+    _, card = load_model(small)
+    two = replace(card, shape=(2, 8, 8), mean=(0.0,) * 2, std=(1.0,) * 2)
+    save_model(Path("two.safetensors"), two.build().state_dict(), two)
+    with pytest.raises(Mistake, match=r"0.png must be a 2×8×8 image for this model, got 3×8×8"):
+        asked(monkeypatch, Path("two.safetensors"), [np.zeros((8, 8, 3), np.uint8)])
+
+
+def test_an_image_of_any_size_is_one_for_a_model_of_imagenet(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And for no other model."""
+    model, card = load_model(small)
+    large = replace(card, dataset="imagenet", shape=(3, 224, 224))
+    save_model(Path("large.safetensors"), model.state_dict(), large)
+    pixels = np.full((300, 260, 3), 200, np.uint8)
+    [question], _ = asked(monkeypatch, Path("large.safetensors"), [pixels])
+    assert question["pixels"].shape == (1, 3, 224, 224)
+    save_model(Path("large.safetensors"), model.state_dict(), replace(large, dataset="mine"))
+    with pytest.raises(Mistake, match="got 3×300×260; resize it"):
+        asked(monkeypatch, Path("large.safetensors"), [pixels])
 
 
 def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> None:

@@ -82,6 +82,15 @@ def test_unlabelled_images_weigh_as_the_recipe_says():
     assert loss_weights(20, tiny_recipe(labelled=20, pseudo_weight=0.25)).tolist() == [1.0] * 20
 
 
+def test_labelled_images_may_be_as_few_as_a_batch():
+    assert len(without_hidden_labels(tiny_split(), tiny_recipe(labelled=16)).images) == 16
+
+
+def test_all_images_weigh_the_same_without_a_first_model():
+    recipe = tiny_recipe(labelled=20, pseudo_weight=0.25)
+    assert loss_weights(30, recipe).tolist() == [1.0] * 30
+
+
 def test_the_semi_supervised_recipe_looks_for_its_first_model_where_train_puts_it():
     first, semi = (named_recipe(f"semi/mnist-sample{end}") for end in ("-first", ""))
     assert semi.pseudo == f"runs/{run_name('semi/mnist-sample-first')}"

@@ -127,11 +127,39 @@ def test_the_constant_classifiers_radius_is_known():
 
 
 def test_radius_is_zero_where_the_bound_does_not_exceed_one_half():
-    assert radius_lower(np.array([0.0, 0.3, 0.5]), 1.0).tolist() == [0.0, 0.0, 0.0]
+    zeros = radius_lower(np.array([0.0, 0.3, 0.5]), 1.0)
+    assert zeros.tolist() == [0.0, 0.0, 0.0]
+    assert not np.signbit(zeros).any()  # a table would print -0.0
 
 
 def test_no_votes_give_the_bound_zero():
     assert clopper_pearson_lower(0, 100, 0.001) == 0.0
+    assert hoeffding_lower(0.5, 100, 0.001) == bernstein_lower(0.5, 0.5, 100, 0.001) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_soft_bounds_are_never_above_their_exact_value(seed):
+    """Also where Σ X² and (Σ X)²/n cancel: all samples alike, or all but a few."""
+    random = np.random.default_rng(seed)
+    unit, alpha = 2**-20, 0.001
+    for _ in range(200):
+        n = int(random.integers(40, 200_000))
+        high = int(random.integers(2**19, 2**20))
+        few, low = int(random.integers(0, 3)), high - int(random.integers(0, 40))
+        total = (n - few) * high + few * low
+        squares = (n - few) * high**2 + few * low**2
+        found = (
+            float(hoeffding_lower(total * unit, n, alpha)),
+            float(bernstein_lower(total * unit, squares * unit**2, n, alpha)),
+        )
+        with mpmath.workdps(50):
+            mean, log_term = mpmath.mpf(total) / n / 2**20, mpmath.log(2 / mpmath.mpf(alpha))
+            variance = (squares - mpmath.mpf(total) ** 2 / n) / mpmath.mpf(2) ** 40 / (n - 1)
+            hoeffding = mean - mpmath.sqrt(-mpmath.log(mpmath.mpf(alpha)) / (2 * n))
+            bernstein = mean - mpmath.sqrt(2 * variance * log_term / n)
+            bernstein -= 7 * log_term / (3 * (n - 1))
+            assert found[0] <= max(hoeffding, 0) and found[1] <= max(bernstein, 0)
+            assert found[1] >= bernstein - 1e-8
 
 
 def test_certified_radius_is_half_sigma_times_the_difference_of_quantiles():

@@ -1,6 +1,5 @@
 """Several processes: what each takes of a step, and what they make together."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +12,31 @@ from safetensors.torch import load_file
 from macer.cli import main
 from macer.feeding import Streamed
 from macer.mistake import Mistake
-from macer.ranks import ALONE, Ranks, ToldElsewhere, is_first, joined, started_by_torchrun
+from macer.ranks import (
+    ALONE,
+    Ranks,
+    ToldElsewhere,
+    is_first,
+    is_first_here,
+    joined,
+    started_by_torchrun,
+)
 from macer.run import Run
 from macer.trainer import Trainer
 from macer.training import train
+from processes import TESTS, surroundings
 from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
 from two_processes import NORMED, SAME, TASKS
 
 CPU = torch.device("cpu")
-TESTS = Path(__file__).parent
 
 
 def torchrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Two processes on this machine."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*command, *arguments],
-        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=environment,
+        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=surroundings(),
     )  # fmt: skip
 
 
@@ -134,6 +140,30 @@ def test_alone_nothing_is_exchanged(monkeypatch):
         assert ranks == ALONE
 
 
+def test_an_average_is_the_sum_over_the_processes_divided_by_their_number(monkeypatch):
+    """Of tensors of several types and shapes, in their own places."""
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda values: values.mul_(4).add_(2))
+    tensors = [torch.tensor([[1.0, 2.0]]), torch.tensor(3.0), torch.ones(2, dtype=torch.float64)]
+    places = [tensor.data_ptr() for tensor in tensors]
+    Ranks(0, 2).average(tensors)
+    assert [tensor.tolist() for tensor in tensors] == [[[3.0, 5.0]], 7.0, [3.0, 3.0]]
+    assert [tensor.data_ptr() for tensor in tensors] == places
+
+
+def test_all_have_what_the_first_process_has(monkeypatch):
+    sources = []
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda _, src: sources.append(src))
+    for rank in (0, 1):
+        Ranks(rank, 2).copy_from_first(torch.ones(1))
+    assert sources == [0, 0]
+
+
+def test_it_is_so_in_any_process_if_it_is_so_in_one(monkeypatch):
+    for others in (0, 1, 3):
+        monkeypatch.setattr(torch.distributed, "all_reduce", lambda flag, n=others: flag.add_(n))
+        assert Ranks(0, 4).any(False) == (others > 0) and Ranks(0, 4).any(True)
+
+
 def test_constants_stay_as_they_are_whatever_is_averaged(monkeypatch):
     """The sum of seven times the same number, divided by seven, need not be that number."""
     trainer = Trainer(tiny_recipe(batch=14), tiny(3, 1), tiny_split(), CPU, ranks=Ranks(0, 7))
@@ -162,6 +192,26 @@ def test_the_first_process_is_the_one_that_speaks(monkeypatch, capsys):
         assert main(["zoo"]) == 2
         line = "macer: torchrun must start train or certify, got zoo; run it in one process\n"
         assert capsys.readouterr().err == line * spoken
+
+
+def test_the_first_of_a_machine_need_not_be_the_first_of_all(monkeypatch):
+    assert is_first_here()
+    as_process(1, monkeypatch)
+    assert not is_first_here()
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert is_first_here() and not is_first()
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert is_first() and not is_first_here()
+
+
+def test_one_process_that_torchrun_started_is_alone(monkeypatch):
+    as_process(0, monkeypatch)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(torch.distributed, "init_process_group", None)
+    assert not started_by_torchrun()
+    with joined(CPU) as ranks:
+        assert ranks == ALONE
 
 
 @pytest.mark.parametrize("value", ["", "x", "2"])

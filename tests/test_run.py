@@ -229,6 +229,21 @@ def test_another_recipe_is_refused_by_the_name_of_its_field(tmp_path, field, val
     assert contents(run.folder) == before
 
 
+def test_a_run_that_another_process_began_meanwhile_is_refused_and_left_alone(
+    tmp_path, monkeypatch
+):
+    run = Run(tmp_path / "run")
+    monkeypatch.setattr("macer.run.sync_folder", lambda _: run.manifest.write_text("theirs"))
+    with pytest.raises(Mistake, match=r"run holds a run already; choose another --out"):
+        some_run(run.folder)
+    assert run.manifest.read_text() == "theirs"
+
+
+def test_what_is_hidden_does_not_make_a_folder_old(tmp_path):
+    (tmp_path / ".DS_Store").touch()
+    assert some_run(tmp_path).manifest.is_file()
+
+
 def test_other_data_are_refused(tmp_path):
     run = some_run(tmp_path / "run")
     with pytest.raises(Mistake, match=r"training data must be those .* began with; their SHA-256"):

@@ -101,6 +101,12 @@ def test_each_epoch_draws_its_odds_from_other_noise():
     assert torch.equal(first, odds_at(5, ones(100), levels, labels))
 
 
+def test_each_seed_draws_its_odds_from_other_noise():
+    levels, labels = [0.55 + 0.01 * i for i in range(20)], [1] * 20
+    odds = [odds_at(5, ones(20), levels, labels, seed=seed).tolist() for seed in (0, 1, 1)]
+    assert odds[0] != odds[1] == odds[2]
+
+
 def test_an_image_at_the_threshold_stays():
     odds = odds_at(2, ones(2), (1.0, 0.0), [1, 1], drop_below=1.0)
     assert (odds > 0).tolist() == [True, False]

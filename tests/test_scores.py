@@ -72,6 +72,7 @@ def test_the_standard_error_is_the_deviation_over_the_root_of_the_images() -> No
     variance = ((1 - mean) ** 2 + (2 - mean) ** 2 + 2 * mean**2) / 3
     assert math.isclose(standard_error(log), math.sqrt(variance / 4))
     assert math.isnan(standard_error(log_of([0], [1.0])))
+    assert standard_error(log_of([0, 0], [1.0, 3.0])) == 1.0
 
 
 def test_a_log_does_not_differ_from_itself() -> None:
@@ -93,6 +94,14 @@ def test_a_paired_difference_is_over_the_common_images() -> None:
     assert paired_difference(a, b) == pytest.approx((5 / 12, math.sqrt(1 / 12 / 3), 3))
 
 
+def test_labels_are_compared_image_by_image_wherever_they_stand() -> None:
+    a = with_classes(log_of([0] * 4, [0.5] * 4), np.array([3, 1, 2, 5]), np.array([3, 1, 2, 5]))
+    b = with_classes(
+        log_of([0] * 4, [0.25] * 4, start=1), np.array([1, 2, 5, 9]), np.array([1, 2, 5, 9])
+    )
+    assert paired_difference(a, b) == (0.25, 0, 3)
+
+
 def test_a_constant_gain_has_no_standard_error() -> None:
     a, b = log_of([0, 0, 0], [0.5, 1.0, 1.5]), log_of([0, 0, 0], [0.25, 0.75, 1.25])
     assert paired_difference(a, b) == (0.25, 0, 3)
@@ -105,6 +114,8 @@ def test_a_constant_gain_has_no_standard_error() -> None:
         (0.953, (0, 0.25, 0.5, 0.75)),
         (1.0, (0, 0.25, 0.5, 0.75, 1)),
         (2.49, tuple(i / 4 for i in range(10))),
+        (2.5, tuple(i / 4 for i in range(11))),
+        (5.0, tuple(i / 2 for i in range(11))),
         (3.81, (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)),
         (7.6, (0, 1, 2, 3, 4, 5, 6, 7)),
     ],
@@ -150,6 +161,7 @@ def test_a_class_with_fewer_than_one_image_in_twenty_correct_is_given_up() -> No
 
 def test_of_few_images_nothing_is_concluded() -> None:
     assert given_up(of_classes((0, 19), (19, 19))) == []
+    assert given_up(of_classes((0, 20), (20, 20))) == [(0, 0, 20)]
 
 
 def test_abstentions_are_not_correct() -> None:

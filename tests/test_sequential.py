@@ -1,6 +1,7 @@
 import bisect
 import itertools
 import math
+from contextlib import nullcontext
 
 import mpmath
 import numpy as np
@@ -309,6 +310,18 @@ def test_a_radius_beyond_the_reach_of_n_max_samples_is_refused():
         "radius must be below 0.9469, the most that 100000 samples can certify at sigma 0.25 "
         "and alpha 0.001, got 1; raise n"
     )
+
+
+def test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_threshold(monkeypatch):
+    """p_A must exceed p₀."""
+    p0 = threshold(0.5, 0.25)
+    for p_a, reached in ((p0, False), (np.nextafter(p0, 1.0), True)):
+        monkeypatch.setattr(
+            "macer.sequential.clopper_pearson_lower", lambda *_, p_a=p_a: np.float64(p_a)
+        )
+        context = nullcontext() if reached else pytest.raises(Mistake, match="radius must be below")
+        with context:
+            check_radius(0.5, sigma=0.25, alpha=ALPHA, n_max=N_MAX)
 
 
 @pytest.mark.parametrize(("count", "n"), [(-1, 100), (101, 100), (100, 300), ([5, 9], [10, 8])])

@@ -1,15 +1,25 @@
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
+from macer.certifying import certify_data_set
 from macer.cli import main
+from macer.data import classes_of, load
 from macer.files import locked
-from macer.journal import merge_journals
+from macer.journal import Contents, merge_journals
 from macer.logs import read_log
 from macer.mistake import Mistake
 from macer.ranks import Ranks
-from macer.sharding import gather
+from macer.recipes import CertifyRecipe
+from macer.sharding import certify_together, gather
+from macer.targets import find_target
 from test_cli import bytes_of
 from test_ranks import torchrun
 
@@ -43,6 +53,99 @@ def test_two_processes_make_the_table_that_one_makes(here):
         assert Path("two", table).read_bytes() == Path("one", table).read_bytes()
     assert not Path("two/.parts").exists()
     assert done.stdout.count("Average certified radius") == 1
+
+
+@dataclass(frozen=True)
+class Thread(Ranks):
+    """One of several threads, which talk as processes do."""
+
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
+    said: dict[int, bool] = field(default_factory=dict)
+
+    def any(self, here: bool) -> bool:
+        self.said[self.rank] = here
+        self.barrier.wait(20)
+        found = any(self.said.values())
+        self.barrier.wait(20)
+        return found
+
+
+class Certifier:
+    """Certifies digits into folders, and notes which were asked for where."""
+
+    def __init__(self, soft_betas: tuple[float, ...] = ()) -> None:
+        self.split, self.soft_betas = load("mnist-sample", "test"), soft_betas
+        self.target = find_target(
+            MODEL, sigma=None, split=self.split, classes=classes_of("mnist-sample")
+        )
+        self.asked: list[tuple[str, list[int]]] = []
+        self.late: dict[str, float] = {}  # seconds that a folder's work waits
+        self.lock = threading.Lock()  # torch.fx takes one network apart at a time
+
+    def __call__(self, folder: Path, indices: Sequence[int], asked: Sequence[int]) -> Contents:
+        self.asked.append((str(folder), list(indices)))
+        time.sleep(self.late.get(str(folder), 0))
+        recipe = CertifyRecipe(n0=20, n=200)
+        with self.lock:
+            return certify_data_set(
+                self.target, self.split, "mnist-sample", indices, recipe, folder,
+                device=torch.device("cpu"), soft_betas=self.soft_betas, asked=asked,
+            )  # fmt: skip
+
+
+def together(certifier: Certifier, indices: Sequence[int], threads: int) -> list[Contents]:
+    """What each of some threads gets that certify into the folder `run`."""
+    barrier, said = threading.Barrier(threads), {}
+    ranks = [Thread(rank, threads, barrier, said) for rank in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = [
+            pool.submit(
+                certify_together, certifier, Path("run"), indices,
+                soft_betas=certifier.soft_betas, ranks=one,
+            )
+            for one in ranks
+        ]  # fmt: skip
+        return [one.result() for one in done]
+
+
+def test_each_takes_its_share_of_the_images_that_not_all_journals_have(here):
+    """Image 0 has both certificates, image 1 the hard one alone: 1 is to be done, 0 is not."""
+    Certifier((1.0,))(Path("run"), [0])
+    Certifier()(Path("run"), [1])
+    certifier = Certifier((1.0,))
+    certifier.late["run/.parts/1"] = 0.5  # the first one waits for it
+    found = together(certifier, range(7), 2)
+    assert sorted(certifier.asked) == [
+        ("run", []),
+        ("run/.parts/0", [1, 3, 5]),
+        ("run/.parts/1", [2, 4, 6]),
+    ]
+    Certifier((1.0,))(Path("whole"), range(7))
+    for table in ("certificates.tsv", "bernstein-1/certificates.tsv"):
+        assert Path("run", table).read_bytes() == Path("whole", table).read_bytes()
+    assert [sorted(contents.records) for contents in found] == [list(range(7))] * 2
+    assert not Path("run/.parts").exists()
+
+
+def test_of_hard_certificates_alone_only_their_journal_counts(here):
+    Certifier((1.0,))(Path("run"), [2])
+    Certifier()(Path("run"), [0])
+    certifier = Certifier()
+    together(certifier, [0, 1, 2, 3], 3)
+    parts = [("run/.parts/0", [1]), ("run/.parts/1", [3]), ("run/.parts/2", [])]
+    assert sorted(certifier.asked) == [("run", []), *parts]
+    assert read_log(Path("run")).idx.tolist() == [0, 1, 2, 3]
+
+
+def test_what_the_folder_and_parts_have_is_shared_out_to_nobody(here):
+    Certifier()(Path("run"), [0])
+    Certifier()(Path("run/.parts/7"), [2])
+    certifier = Certifier()
+    together(certifier, [0, 1, 2, 3], 2)
+    assert certifier.asked[1:] in (
+        [("run/.parts/0", [1]), ("run/.parts/1", [3])],
+        [("run/.parts/1", [3]), ("run/.parts/0", [1])],
+    )
 
 
 def test_parts_of_processes_that_died_are_not_done_again(here, capsys):

@@ -14,7 +14,14 @@ from macer.certification import certify
 from macer.mistake import Mistake
 from macer.noise import Purpose
 from macer.noisy import Chunks, NoisyCopies
-from macer.smoothing import _one_a_thread, network_rows, sample_under_noise
+from macer.smoothing import (
+    SOFT_UNIT,
+    _in_threads,
+    _one_a_thread,
+    network_dtype,
+    network_rows,
+    sample_under_noise,
+)
 from macer.stopping import Stopped, stopping_at_once
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -38,7 +45,7 @@ def test_a_batch_is_whole_chunks_of_what_is_asked_for(batch_size, rows):
 @pytest.mark.parametrize(
     ("shape", "rows"),
     [((1, 28, 28), 100), ((3, 32, 32), 100), ((3, 64, 64), 50), ((3, 224, 224), 5),
-     ((3, 2000, 2000), 1)],
+     ((1, 512, 512), 4), ((1, 512, 513), 2), ((3, 2000, 2000), 1)],
 )  # fmt: skip
 def test_a_batch_on_a_cpu_is_one_chunk_or_an_equal_part_of_one(shape, rows):
     assert network_rows(CPU, None, shape) == network_rows(CPU, 5000, shape) == rows
@@ -68,6 +75,65 @@ def test_a_chunk_of_large_images_is_seen_in_parts_that_add_up():
     winners = Bright()(batch).argmax(dim=1).view(2, 200)[:, :130]
     assert found.votes.tolist() == [[int((w == c).sum()) for c in (0, 1)] for w in winners]
     assert found.votes.sum(dim=1).tolist() == [130, 130]
+
+
+class Fixed(nn.Module):
+    """The same logits whatever it sees."""
+
+    def __init__(self, *logits):
+        super().__init__()
+        self.logits = torch.tensor(logits)
+
+    def forward(self, x):
+        return self.logits.expand(len(x), -1)
+
+
+def sampled(model, num, betas=(), **changes):
+    images = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
+    settings = {"sigma": 0.5, "seed": 0, "purpose": Purpose.ESTIMATION, "indices": [0, 1]}
+    return sample_under_noise(model, images, num, betas=betas, **settings | changes)
+
+
+@pytest.mark.parametrize("logit", [0.3, -0.3, 3.0, 8.0, -8.0])
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
+def test_soft_outputs_are_rounded_down_whatever_they_are(logit, beta):
+    """Rounded to nearest, a sum may be above the exact one, and with it a bound."""
+    tally = sampled(Fixed(0.0, logit), 130, [beta])
+    z = torch.tensor([0.0, beta * torch.tensor(logit).double()]).double().softmax(dim=0)
+    levels = (z / SOFT_UNIT).floor().long()
+    assert tally.first[0, 0].tolist() == (130 * levels).tolist()
+    assert tally.second[0, 0].tolist() == (130 * levels**2).tolist()
+    assert (tally.first[1, 0] * SOFT_UNIT <= 130 * z).all()
+
+
+def test_soft_moments_are_those_of_each_beta_in_its_place():
+    betas = [0.5, 4.0, 1.0]
+    together = sampled(Fixed(0.0, 1.0, -0.5), 100, betas)
+    for place, beta in enumerate(betas):
+        alone = sampled(Fixed(0.0, 1.0, -0.5), 100, [beta])
+        assert torch.equal(together.first[:, place], alone.first[:, 0])
+        assert torch.equal(together.second[:, place], alone.second[:, 0])
+
+
+def test_samples_whose_noise_is_undecided_do_not_count(monkeypatch):
+    """Neither as votes nor in the soft moments, and no other sample takes their place."""
+    draw = NoisyCopies.draw
+
+    def partly(self, chunks):
+        batch, decided = draw(self, chunks)
+        return batch, decided & (torch.arange(len(decided)) % 100 >= 30)
+
+    monkeypatch.setattr(NoisyCopies, "draw", partly)
+    tally = sampled(Fixed(0.0, 1.0), 230, [1.0])
+    assert tally.votes.tolist() == [[0, 70 + 70]] * 2
+    whole = int(torch.tensor([0.0, 1.0]).double().softmax(0)[1] / SOFT_UNIT)
+    assert tally.first[:, 0, 1].tolist() == [140 * whole] * 2
+
+
+def test_progress_is_told_of_the_samples_asked_for():
+    told: list[int] = []
+    sampled(Fixed(0.0, 1.0), 130, progress=told.append)
+    assert sum(told) == 2 * 130
 
 
 class Hungry(torch.nn.Module):
@@ -144,6 +210,47 @@ def test_threads_share_the_weights():
     assert {id(tensor) for copy in copies for tensor in copy.parameters()} == {
         id(tensor) for tensor in model.parameters()
     }
+
+
+def test_no_more_work_is_begun_than_threads_can_take_up():
+    """Its results would fill the memory before anybody adds them up."""
+    begun: list[int] = []
+
+    def work():
+        for i in range(1000):
+            begun.append(i)
+            yield i
+
+    results = _in_threads(lambda i: (i, None), work(), 2)
+    assert next(results) == (0, None) and len(begun) <= 5
+    assert [i for i, _ in results] == list(range(1, 1000))
+
+
+def test_the_number_of_threads_is_afterwards_what_it_was(monkeypatch):
+    """What a thread sets for itself is all threads' where nobody has asked for their number."""
+    asked: list[tuple[bool, int]] = []
+    here = threading.main_thread()
+    monkeypatch.setattr(
+        torch, "set_num_threads", lambda n: asked.append((threading.current_thread() is here, n))
+    )
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    sampled(Fixed(0.0, 1.0), 2000)
+    assert asked[-1] == (True, 3) and set(asked[:-1]) == {(False, 1)}
+
+
+def test_images_have_the_type_of_the_networks_weights():
+    assert network_dtype(nn.Linear(2, 2).half()) == torch.float16
+    assert network_dtype(nn.Linear(2, 2).double()) == torch.float64
+    assert network_dtype(nn.Flatten()) == torch.float32
+    seen = set()
+
+    class Watching(nn.Linear):
+        def forward(self, x):
+            seen.add(x.dtype)
+            return super().forward(x.flatten(1))
+
+    sampled(Watching(16, 2).double(), 50)
+    assert seen == {torch.float64}
 
 
 class Interrupted(Noting):

@@ -74,6 +74,32 @@ def test_each_log_is_compared_with_the_first() -> None:
     assert "over 200 images common with the first" in table.notes[1]
 
 
+def test_the_note_counts_the_images_in_common() -> None:
+    first = random_log(0)
+    table = tabulate([first, select(random_log(1), 50), select(random_log(2), 50)])
+    assert "are paired, over 150 images common with the first" in table.notes[1]
+    table = tabulate([select(first, 0, 60), random_log(1)])
+    assert "are paired, over 60 images common with the first" in table.notes[1]
+    table = tabulate([first, select(random_log(1), 50), random_log(2)])
+    assert "are paired, over different numbers of images common" in table.notes[1]
+
+
+def test_the_first_row_has_no_difference_and_an_equal_one_gains_nothing() -> None:
+    a, b = random_log(0), replace(random_log(0), name="again")
+    worse = replace(random_log(0), radius=random_log(0).radius / 2)
+    header, rows = cells(tabulate([a, b, worse], [0]))
+    place = header.index("ACR − first's")
+    assert [row[place][:6] for row in rows] == ["", "+0.000", "−" + rows[2][place][1:6]]
+    assert "ACR − first's" not in cells(tabulate([a], [0]))[0]
+    assert "ACR − first's" not in cells(tabulate([a, b], [0]), compared=False)[0]
+
+
+def test_every_alpha_and_number_of_images_has_its_expectation() -> None:
+    a = replace(random_log(0), alpha=0.001)
+    note = tabulate([a, replace(a, alpha=0.01), select(a, 0, 50)]).notes[0]
+    assert "(0.001 · 200 = 0.2; 0.01 · 200 = 2; 0.001 · 50 = 0.05)" in note
+
+
 def test_logs_that_cannot_be_compared_are_tabulated_and_the_table_says_why() -> None:
     table = tabulate([log_of([0, 0], [1.0, 1.0]), log_of([0, 0], [1.0, 1.0], start=5)])
     assert [row.difference for row in table.rows] == [None, None]
@@ -85,6 +111,9 @@ def test_rows_over_different_images_or_n_carry_a_warning() -> None:
     a = replace(random_log(0), n=100)
     table = tabulate([a, select(replace(a, n=1000), 0, 50)])
     assert any("The rows differ in images and n, on which ACR" in note for note in table.notes)
+    table = tabulate([replace(a, alpha=0.001), replace(a, alpha=0.01)])
+    assert any("The rows differ in α, on which ACR depends" in note for note in table.notes)
+    assert not any("differ" in note for note in tabulate([a, a]).notes[2:])
 
 
 def test_markdown_has_as_many_cells_in_every_line() -> None:
@@ -190,6 +219,14 @@ def test_a_terminal_of_80_columns_shows_every_figure(macer: list[CertificateLog]
     shown = console.export_text()
     for row in cells(table)[1]:
         assert all(word in shown for cell in row for word in cell.split())
+
+
+def test_a_terminal_shows_accuracies_by_themselves() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(terminal(tabulate([random_log(0), random_log(1)], [0, 0.5])))
+    heads = [s.split() for s in console.export_text().splitlines() if s.startswith(" name")]
+    assert heads[0][:3] == ["name", "σ", "ACR"] and "0.50" not in heads[0]
+    assert heads[1] == ["name", "0.00", "0.50"]
 
 
 def test_names_are_no_markup_for_the_terminal() -> None:

@@ -171,6 +171,69 @@ def test_images_and_labels_stay_together_through_crops_and_flips(monkeypatch):
     assert any((images == 0).any() for images, *_ in steps)
 
 
+@pytest.mark.parametrize("crop", [0, 1, 3])
+@pytest.mark.parametrize("flip", [False, True])
+def test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are(
+    crop, flip, monkeypatch
+):
+    """One without the other too; every shift from −crop to crop, other ones in each epoch."""
+    split = tiny_split(images=192)
+    split.images[:], split.images[:, :, 3, 4] = 0, 200
+    trainer = trainer_of(tiny_recipe(crop=crop, flip=flip), split)
+    seen = []
+    monkeypatch.setattr(trainer, "_take_step", lambda x, *_: seen.extend(x))
+    for _ in range(2):
+        for _ in trainer.rest_of_epoch():
+            pass
+    places = [tuple(np.argwhere(x[0].numpy())[0].tolist()) for x in seen]
+    shifts = range(-crop, crop + 1)
+    columns = {4 + s for s in shifts} | ({3 - s for s in shifts} if flip else set())
+    assert {row for row, _ in places} == {3 + s for s in shifts}
+    assert {column for _, column in places} == columns
+    assert (places[:192] == places[192:]) == (not crop and not flip)
+
+
+def test_each_step_has_random_numbers_of_its_own_for_objectives_and_networks():
+    trainer = trainer_of(tiny_recipe(), tiny_split())
+    plan = [values[:16] for values in trainer._plan(0)]
+    seen, drawn = [], []
+    for step in range(3):
+        trainer.step = step
+        trainer._prepare(*plan)
+        drawn.append(torch.rand(1).item())
+        seen.append(tuple(trainer._uniform(5).tolist()))
+        random = stream(0, Purpose.OBJECTIVE, step).random(5, np.float32)
+        assert seen[-1] == tuple(random.tolist())
+    assert len(set(seen)) == len(set(drawn)) == 3
+
+
+def test_an_objective_is_told_the_time_and_lam_at_its_step(monkeypatch):
+    told = []
+    monkeypatch.setitem(
+        LOSSES, "macer", lambda batch: told.append((batch.epoch, float(batch.lam))) or macer(batch)
+    )
+    recipe = tiny_recipe(lam=2.0, lam_schedule="ramp", lam_ramp=1.0)
+    trainer = trainer_of(recipe, tiny_split())
+    train_epoch(trainer), train_epoch(trainer)
+    times = [i / 4 for i in range(8)]
+    assert [time for time, _ in told] == times
+    assert [lam for _, lam in told] == pytest.approx([2 * time / 3 for time in times])
+
+
+def test_a_network_is_trained_in_training_mode_whatever_it_was_left_in():
+    trainer = trainer_of(tiny_recipe(model=BATCH_NORM), tiny_split())
+    before = trainer.model[1][1].running_mean.clone()
+    trainer.model.eval()
+    next(trainer.rest_of_epoch())
+    assert not torch.equal(trainer.model[1][1].running_mean, before)
+
+
+def test_an_average_has_the_newest_count_of_batches():
+    trainer = trainer_of(tiny_recipe(model=BATCH_NORM, ema=0.9), tiny_split())
+    train_epoch(trainer)
+    assert trainer.weights()["1.1.num_batches_tracked"] == 4
+
+
 def bad_loss(step, kind):
     """The objective, but for one step: not finite, or its gradient is not."""
     calls = []
@@ -179,7 +242,9 @@ def bad_loss(step, kind):
         calls.append(None)
         value = macer(batch)
         if len(calls) - 1 == step:
-            if kind == "gradient":
+            if kind == "loss alone":
+                value = value + math.nan
+            elif kind == "gradient":
                 value.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
             else:
                 value = value * kind
@@ -189,7 +254,7 @@ def bad_loss(step, kind):
 
 
 @pytest.mark.parametrize("step", [0, 2])
-@pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient"])
+@pytest.mark.parametrize("kind", [math.nan, math.inf, "gradient", "loss alone"])
 @pytest.mark.parametrize(
     "changes", [{"ema": 0.9}, {"clip": 0.5}, {"momentum": 0.0}, {"optimizer": "muon"}]
 )
@@ -209,6 +274,27 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(monkeypatch, s
     metrics = trainer.close_epoch()
     assert metrics["skipped_steps"] == 1
     assert metrics["loss"] == loss_sum / 3
+
+
+def test_each_epoch_counts_its_own_skipped_steps_and_losses(monkeypatch):
+    monkeypatch.setitem(LOSSES, "macer", bad_loss(1, math.nan))
+    trainer = trainer_of(tiny_recipe(), tiny_split())
+    first = train_epoch(trainer)
+    for _ in trainer.rest_of_epoch():
+        pass
+    loss_sum = float(trainer.loss_sum)
+    second = trainer.close_epoch()
+    assert (first["skipped_steps"], second["skipped_steps"]) == (1, 0)
+    assert second["loss"] == loss_sum / 4 < 2 * first["loss"]
+
+
+def test_a_restored_trainer_remembers_the_steps_it_skipped(monkeypatch):
+    monkeypatch.setitem(LOSSES, "macer", bad_loss(1, math.nan))
+    one, other = (trainer_of(tiny_recipe(), tiny_split()) for _ in range(2))
+    steps = one.rest_of_epoch()
+    next(steps), next(steps)
+    other.restore(*one.state())
+    assert train_epoch(other)["skipped_steps"] == 1
 
 
 def test_after_a_skipped_step_training_goes_on_as_if_it_had_not_been(monkeypatch):
@@ -349,6 +435,19 @@ def test_a_trainer_restored_between_two_weighings_goes_on_bit_for_bit():
     assert not torch.equal(one.odds, before)
     averages = {name for name in snapshot(one) if name.startswith("average.")}
     assert different(one, snapshot(other)) <= averages
+
+
+def test_odds_are_not_drawn_up_in_the_middle_of_an_epoch(monkeypatch):
+    trainer = trainer_of(replace(SUN, drop_epoch=1), mislabelled_split())
+    drawn = []
+    monkeypatch.setattr(trainer, "_draw_up_odds", lambda: drawn.append(trainer.step))
+    train_epoch(trainer)
+    next(trainer.rest_of_epoch())
+    other = trainer_of(replace(SUN, drop_epoch=1), mislabelled_split())
+    monkeypatch.setattr(other, "_draw_up_odds", lambda: drawn.append(other.step))
+    other.restore(*trainer.state())
+    train_epoch(other)
+    assert drawn == [4]
 
 
 def test_the_loss_of_a_step_is_the_weighted_sum_over_n(monkeypatch):

@@ -8,24 +8,28 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from macer.data import load
+from macer.data import Split, load
 from macer.files import locked, sha256_of_file
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.mistake import Mistake
+from macer.ranks import ALONE
 from macer.recipes import TrainRecipe
 from macer.run import Run, load_model, save_model
 from macer.stopping import Stopped
 from macer.trainer import Trainer
-from macer.training import train
+from macer.training import Saver, _card, train
 from macer.validation import Validation
+from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 # Everything that has a state of its own: statistics, momentum, average, crops and flips.
@@ -184,6 +188,51 @@ def test_held_out_images_are_looked_at_every_so_many_epochs_and_in_the_last(tmp_
     recipe = tiny_recipe(epochs=5, held_out=16)
     trained(tmp_path / "run", recipe, validation=Validation(every=2), watch=lines.append)
     assert [line["epoch"] for line in lines if "validation_radius" in line] == [2, 4, 5]
+
+
+def test_the_model_that_is_looked_at_is_the_one_that_is_kept(tmp_path, monkeypatch):
+    """With an average, that."""
+    seen = []
+
+    def validate(model, *_, **__):
+        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return {}
+
+    monkeypatch.setattr("macer.training.validate", validate)
+    for ema in (0.0, 0.9):
+        trained(tmp_path / str(ema), tiny_recipe(epochs=1, held_out=16, ema=ema))
+        kept = load_model(tmp_path / str(ema))[0].state_dict()
+        assert all(torch.equal(kept[name], tensor) for name, tensor in seen[-1].items())
+
+
+def test_a_checkpoint_is_written_as_soon_as_the_last_one_is_old_enough(tmp_path, monkeypatch):
+    now, saved = [100.0], []
+    run = Run(tmp_path)
+    trainer = SimpleNamespace(step=1, ranks=ALONE, state=lambda: ())
+    monkeypatch.setattr("macer.training.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("macer.training.save_checkpoint", lambda *_: saved.append(now[0]))
+    saver = Saver(run, trainer, [], 30.0)
+    for second in range(100, 200, 5):
+        now[0] = float(second)
+        saver.save_if_due([])
+    assert saved == [130.0, 160.0, 190.0]
+
+
+def test_each_seed_begins_with_other_weights(tmp_path):
+    """So slow a training leaves them nearly where they were."""
+    for seed in (0, 1):
+        trained(tmp_path / str(seed), tiny_recipe(epochs=1, lr=1e-12, seed=seed))
+    one, two = (load_model(tmp_path / str(seed))[0].state_dict() for seed in (0, 1))
+    assert all((one[name] - two[name]).abs().max() > 0.01 for name in one if "1." in name)
+
+
+def test_images_of_ones_own_are_normalised_by_their_own_statistics():
+    split = tiny_split(channels=3)
+    own = split.images.mean(axis=(0, 2, 3)) / 255
+    for dataset, mean in (("folder", own), ("cifar10", (0.4914, 0.4822, 0.4465))):
+        card = _card(tiny_recipe(dataset=dataset, normalise=True), split, CLASSES)
+        assert card.mean == pytest.approx(mean, rel=1e-3)
+        assert _card(tiny_recipe(dataset=dataset), split, CLASSES).mean == (0.0,) * 3
 
 
 def test_held_out_images_are_looked_at_with_so_many_samples(tmp_path):
@@ -376,6 +425,37 @@ def test_a_signal_between_two_epochs_saves_and_stops(tmp_path, whole):
     assert recorded(tmp_path / "run") == recorded(whole[0])
 
 
+def test_a_resumed_training_tells_its_progress_and_speed_from_where_it_goes_on(
+    tmp_path, monkeypatch
+):
+    """A step takes a second here, so that every epoch has one speed, also one that was cut off."""
+    now, bars = [0.0], []
+    take_step = Trainer._take_step
+
+    def second(trainer, *batch):
+        now[0] += 1
+        take_step(trainer, *batch)
+
+    @contextmanager
+    def bar(what, total, unit, done):
+        bars.append([what, total, unit, done])
+        yield lambda samples: bars[-1].append(samples)
+
+    monkeypatch.setattr(Trainer, "_take_step", second)
+    monkeypatch.setattr("macer.training.bar", bar)
+    monkeypatch.setattr("macer.training.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setitem(LOSSES, "macer", at_step(4, crash))
+    with pytest.raises(Crash):
+        trained(tmp_path / "run", checkpoint_seconds=0.0)
+    trained(tmp_path / "run", resume=True)
+    lines = Run(tmp_path / "run").read_metrics()
+    assert [line["samples_per_second"] for line in lines] == [64.0] * 3
+    assert bars == [
+        ["training run", 9 * 64, "samples", 0, *[64] * 4],
+        ["training run", 9 * 64, "samples", 4 * 64, *[64] * 5],
+    ]
+
+
 def test_a_second_signal_is_not_caught(tmp_path, monkeypatch):
     def twice():
         for _ in range(2):
@@ -491,6 +571,14 @@ def test_a_recipe_that_cannot_be_followed_is_refused(tmp_path, changes, message)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_crop_is_at_most_as_large_as_the_shorter_side(tmp_path):
+    split = tiny_split()
+    narrow = Split(np.ascontiguousarray(split.images[:, :, :, :6]), split.labels)
+    trained(tmp_path / "run", tiny_recipe(crop=6, epochs=1), narrow)
+    with pytest.raises(Mistake, match="crop must be at most the images' size, 6, got 7"):
+        trained(tmp_path / "other", tiny_recipe(crop=7), narrow)
+
+
 # law, slow
 
 KILLS = 50
@@ -535,14 +623,13 @@ def test_training_killed_50_times_ends_byte_for_byte_as_if_it_had_not(tmp_path):
 
 
 def start_process(folder: Path, out: str, *, seconds: float) -> subprocess.Popen:
-    tests = str(Path(__file__).parent)
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "macer", "train", "recipe.toml", "--out", out, "--resume"),
             *("--device", "cpu", "--checkpoint-seconds", str(seconds)),
         ],
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": tests},
+        env=surroundings(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -21,9 +21,9 @@ COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise")
 
 # ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
-MOST_BYTES = 1 << 26
+MOST_BYTES = 1 << 27
 MOST_LINES = 1 << 20
-LONGEST_LINE = 1 << 12  # characters
+LONGEST_LINE = 1 << 17  # characters; the counts of a thousand classes take some thousands
 
 # Beyond these a number is no image's, and sums of radii would overflow.
 MOST_IMAGES = 1 << 31
