@@ -109,7 +109,7 @@ LOGS = {
     ),
     "a row of zero bytes": log("\0\0\0", words="a row must have 6 tab-separated values"),
     "a radius with a zero byte": log(changed(3, "0.5\0"), words=RADIUS),
-    "a line of 5,000": log("0" * 5000, words="must have lines of at most 4,096 characters"),
+    "a line of 200,000": log("0" * 200_000, words="must have lines of at most 131,072 characters"),
     "a header of 2,000 columns": log(
         ROW, words="each column must appear once, got 'a' twice", header=HEADER + "\ta" * 2000
     ),
@@ -117,12 +117,12 @@ LOGS = {
         lambda: gzip.compress(b"0\t1\t1\t0.5\t1\t0.1\n" * 2_000_000, 1), "at most 1,048,576 lines"
     ),
     "a log of zipped zeros": log_of(
-        lambda: gzip.compress(bytes(1 << 25)) * 20, "must hold at most 64 MiB of text, got more"
+        lambda: gzip.compress(bytes(1 << 25)) * 20, "must hold at most 128 MiB of text, got more"
     ),
     "a log of a zipped line": log_of(
-        lambda: gzip.compress(b"0" * (1 << 25)), "must have lines of at most 4,096 characters"
+        lambda: gzip.compress(b"0" * (1 << 25)), "must have lines of at most 131,072 characters"
     ),
-    "a log of a hole": at_log(lambda name: sparse(name, 1 << 30), "at most 67,108,864 bytes"),
+    "a log of a hole": at_log(lambda name: sparse(name, 1 << 30), "at most 134,217,728 bytes"),
     "a log in a pipe": at_log(pipe, "a.tsv must be a regular file, got a pipe"),
     "a log without end": at_log(link_to_zeros, "a.tsv must be a regular file, got a device"),
     "a log in a circle": at_log(loop, "no log at a.tsv"),

@@ -383,7 +383,8 @@ def test_the_lowest_margin_is_that_to_what_each_certificate_demands(journal, tar
     first, second, *_ = attacked(contents, target, restarts=1)
     low = replace(first, p_a_upper=0.4, demanded=0.1)
     near = replace(second, p_a_upper=0.9, demanded=0.89)
-    assert f"lowest margin +0.0100: image {near.idx}, " in summary([low, near], contents, SEARCH)[3]
+    lines = summary(findings([low, near], contents), SEARCH)
+    assert f"lowest margin +0.0100: image {near.idx}, " in lines[3]
 
 
 def test_a_judgement_rarely_condemns_falsely():

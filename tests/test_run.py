@@ -1,4 +1,5 @@
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,7 +234,13 @@ def test_a_run_that_another_process_began_meanwhile_is_refused_and_left_alone(
     tmp_path, monkeypatch
 ):
     run = Run(tmp_path / "run")
-    monkeypatch.setattr("macer.run.sync_folder", lambda _: run.manifest.write_text("theirs"))
+
+    @contextmanager
+    def held_after_another(folder):
+        run.manifest.write_text("theirs")
+        yield
+
+    monkeypatch.setattr("macer.run.locked", held_after_another)
     with pytest.raises(Mistake, match=r"run holds a run already; choose another --out"):
         some_run(run.folder)
     assert run.manifest.read_text() == "theirs"
