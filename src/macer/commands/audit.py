@@ -40,7 +40,7 @@ def verify(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
+    model: CertifiedModel = CertifiedModel(),  # frozen
     resample: Whole = 0,
     data: Data = None,
     device: Device = "auto",
@@ -74,7 +74,7 @@ def attack(
     run: Certificates,
     /,
     *,
-    model: CertifiedModel = CertifiedModel(),  # noqa: B008  frozen
+    model: CertifiedModel = CertifiedModel(),  # frozen
     images: Whole = 100,
     scale: float = 0.999,
     restarts: Whole = 3,
