@@ -14,16 +14,23 @@ from macer.commands.compare import compare, demo
 from macer.commands.paper import paper
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
+from macer.commit import commit, shortened
 from macer.mistake import AuditFailed, Mistake
 from macer.ranks import ToldElsewhere, is_first, is_first_here, started_by_torchrun
 from macer.stopping import Stopped
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
 
+
+def _version() -> str:
+    known = commit()
+    return f"macer {__version__}" + (f" ({shortened(known)})" if known else "")
+
+
 app = App(
     name="macer",
     help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
-    version=f"macer {__version__}",
+    version=_version,
     result_action="return_value",
 )
 app.command(demo)

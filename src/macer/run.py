@@ -11,7 +11,6 @@ certificates.tsv         the same as a table, derived
 import hashlib
 import json
 import platform
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.building import build_model
+from macer.commit import commit
 from macer.files import locked, sha256_of_file, sync_folder, write_atomically
 from macer.mistake import Mistake
 from macer.recipes import TrainRecipe, recipe_from
@@ -147,7 +147,7 @@ def _first_manifest(recipe: TrainRecipe, inputs: dict[str, Any]) -> dict[str, An
             "torch": torch.__version__,
             "numpy": np.__version__,
         },
-        "commit": _commit(),
+        "commit": commit(),
         "status": "training",
     }
 
@@ -178,19 +178,6 @@ def _check_same(
                 f"{name} must be the model that {folder} began with; the SHA-256 of "
                 f"{asked[name]} differs"
             )
-
-
-def _commit() -> str | None:
-    """The commit of the source tree this package runs from, if it runs from one."""
-    here = Path(__file__).parent
-    if not (here.parents[1] / ".git").exists():
-        return None
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return result.stdout.strip()
 
 
 def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
