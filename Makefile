@@ -3,14 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+PINS := .venv-pins
 
-.PHONY: setup demo test lint mutants kernels bench clean
+.PHONY: setup demo test lint mutants kernels bench pins oldest clean
+
+# The package and its tools in an environment $(1), at the versions of $(2). hatchling comes first and
+# builds there: for a build apart from it pip takes the newest hatchling, whatever $(2) says.
+define install
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --constraint $(2) hatchling
+	$(1)/bin/python -m pip install --quiet --constraint $(2) --no-build-isolation --editable '.[dev]'
+endef
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+$(READY): pyproject.toml hatch_build.py constraints.txt
+	$(call install,$(VENV),constraints.txt)
 	touch $@
 
 demo: $(READY)
@@ -18,8 +27,8 @@ demo: $(READY)
 	$(BIN)/macer demo --out demo
 
 lint: $(READY)
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests hatch_build.py
+	$(BIN)/ruff format --check src tests hatch_build.py
 	$(BIN)/mypy
 
 test: lint
@@ -37,5 +46,25 @@ bench: $(READY)
 	$(BIN)/macer bench
 	$(BIN)/macer bench --train
 
+# constraints.txt anew: its comments and its torch, and the newest version of all else.
+pins:
+	rm -rf $(PINS) && mkdir $(PINS)
+	grep '^torch==' constraints.txt > $(PINS)/torch.txt
+	$(call install,$(PINS),$(PINS)/torch.txt)
+	$(PINS)/bin/python -m pip freeze --all --exclude pip --exclude-editable > $(PINS)/freeze.txt
+	{ grep '^#' constraints.txt; sed 's/+.*//' $(PINS)/freeze.txt; } > $(PINS)/constraints.txt
+	mv $(PINS)/constraints.txt constraints.txt
+
+# The tests with the oldest versions that pyproject.toml admits; of all else, those of constraints.txt.
+oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/pytest --numprocesses 2 -m 'not slow'
+
+$(OLDEST)/.ready: pyproject.toml hatch_build.py constraints.txt constraints-oldest.txt
+	rm -rf $(OLDEST) && mkdir $(OLDEST)
+	sed -n 's/\(.*==\).*/^\1/p' constraints-oldest.txt | grep -vif - constraints.txt > $(OLDEST)/others.txt
+	cat constraints-oldest.txt $(OLDEST)/others.txt > $(OLDEST)/constraints.txt
+	$(call install,$(OLDEST),$(OLDEST)/constraints.txt)
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(PINS) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,6 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from macer import __version__
+from macer.commit import commit
 from macer.mistake import Mistake
 from macer.run import (
     ModelCard,
@@ -153,6 +155,7 @@ def test_the_manifest_records_what_was_asked_for(tmp_path):
     manifest = some_run(tmp_path / "run").read_manifest()
     assert manifest["recipe"] == json.loads(json.dumps(vars(tiny_recipe())))
     assert (manifest["data_sha256"], manifest["status"]) == ("data", "training")
+    assert (manifest["macer"], manifest["commit"]) == (__version__, commit())
     assert manifest["versions"]["torch"] == torch.__version__
 
 

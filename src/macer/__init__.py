@@ -6,7 +6,7 @@ The names below are imported when first used: `import macer` does not wait for t
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from macer.certificate import ABSTAIN, Certificate

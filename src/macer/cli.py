@@ -19,6 +19,7 @@ from macer.commands.paper import paper
 from macer.commands.printing import print_document, silenced
 from macer.commands.report import history, report
 from macer.commands.train import export, fields_of_recipe, train
+from macer.commit import commit, shortened
 from macer.forms import one_line
 from macer.mistake import AuditFailed, Mistake
 from macer.ranks import ToldElsewhere, is_first, is_first_here, started_by_torchrun
@@ -27,11 +28,17 @@ from macer.stopping import Stopped
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
 BUG = 70  # its exit code: EX_SOFTWARE of sysexits.h
 
+
+def _version() -> str:
+    known = commit()
+    return f"macer {__version__}" + (f" ({shortened(known)})" if known else "")
+
+
 app = App(
     name="macer",
     help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
     help_epilogue="--json: print one JSON document instead, on standard output.",
-    version=f"macer {__version__}",
+    version=_version,
     result_action="return_value",
     suppress_keyboard_interrupt=False,  # which would leave without a word
 )

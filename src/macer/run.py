@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import platform
-import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -204,7 +203,7 @@ def _made_with() -> dict[str, Any]:
             "torch": torch.__version__,
             "numpy": np.__version__,
         },
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -236,19 +235,6 @@ def _check_same(
                 f"{name} must be the model that {folder} began with; the SHA-256 of "
                 f"{asked[name]} differs"
             )
-
-
-def _commit() -> str | None:
-    """The commit of the source tree this package runs from, if it runs from one."""
-    here = Path(__file__).parent
-    if not (here.parents[1] / ".git").exists():
-        return None
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return result.stdout.strip()
 
 
 def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
