@@ -27,6 +27,7 @@ from torch import nn
 
 from macer import __version__
 from macer.cards import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
+from macer.commit import commit
 from macer.files import (
     locked,
     read_file,
