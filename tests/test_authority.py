@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from macer.authority import IMAGES, MOST_OUTPUTS, outputs_of, probe_images
 from macer.cli import main
+from macer.data import load
 from macer.header import outputs_agree
 
 CPU = torch.device("cpu")
@@ -17,6 +19,7 @@ SETTINGS = ["--dataset", "mnist-sample", "--sigma", "0.5", "--n", "100", "--devi
 NETS = """
 import json, pathlib
 import torch
+from PIL import Image
 from torch import nn
 import elsewhere
 
@@ -131,3 +134,21 @@ def test_rounding_agrees_and_a_tenth_does_not():
     assert not outputs_agree(row, [[1.0, -2.0, 0.0]], "fp32")
     assert not outputs_agree(row, [[1.0, -2.0]], "fp32")
     assert not outputs_agree(row, [*row, *row], "fp32")
+
+
+@pytest.mark.parametrize("name", ["attribute", "session", "hook", "reads_a_global"])
+def test_a_packed_network_that_computes_something_else_predicts_nothing(
+    here, name, monkeypatch, capsys
+):
+    Image.fromarray(load("mnist-sample", "test").images[0, 0]).save("digit.png")
+    pack = ["pack", f"swapnets:{name}", *SETTINGS[:4], "--out", "run"]
+    assert main(pack) == 0
+    assert main(["certify", "run", *SETTINGS[4:], "--stop", "3"]) == 0
+    predict = ["predict", "run", "digit.png", "--n", "100", "--device", "cpu"]
+    assert main(predict) == 0
+    exchange(name, monkeypatch)
+    capsys.readouterr()
+    assert main(predict) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and "the network computes something else than when it was certified" in error
+    assert main(["verify", "run", "--device", "cpu"]) == 1

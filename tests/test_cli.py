@@ -669,7 +669,7 @@ MISTAKES = [
     ),
     ("verify run --resample -1", "resample must be at least 0, got -1\n"),
     ("verify run --resample 1.5", "Invalid value for --resample: must be a whole number, got 1.5"),
-    ("verify run --partial=much", "Invalid value"),
+    ("verify run --partial yes", "Unused Tokens: ['yes']."),
     ("verify run --start 1.5", "Invalid value for --start: must be a whole number, got 1.5"),
     ("verify run --stop x", "Invalid value for --stop: must be a whole number, got x"),
     ("verify run --skip 1.5", "Invalid value for --skip: must be a whole number, got 1.5"),

@@ -111,7 +111,7 @@ def together(certifier: Certifier, indices: Sequence[int], threads: int) -> list
 def test_each_takes_its_share_of_the_images_that_not_all_journals_have(here):
     """Image 0 has both certificates, image 1 the hard one alone: 1 is to be done, 0 is not."""
     Certifier((1.0,))(Path("run"), [0])
-    Certifier()(Path("run"), [1], [1])
+    Certifier()(Path("run"), [1])
     certifier = Certifier((1.0,))
     certifier.late["run/.parts/1"] = 0.5  # the first one waits for it
     found = together(certifier, range(7), 2)
@@ -129,7 +129,7 @@ def test_each_takes_its_share_of_the_images_that_not_all_journals_have(here):
 
 def test_of_hard_certificates_alone_only_their_journal_counts(here):
     Certifier((1.0,))(Path("run"), [2])
-    Certifier()(Path("run"), [0], [0])
+    Certifier()(Path("run"), [0])
     certifier = Certifier()
     together(certifier, [0, 1, 2, 3], 3)
     parts = [("run/.parts/0", [1]), ("run/.parts/1", [3]), ("run/.parts/2", [])]
@@ -138,8 +138,8 @@ def test_of_hard_certificates_alone_only_their_journal_counts(here):
 
 
 def test_what_the_folder_and_parts_have_is_shared_out_to_nobody(here):
-    Certifier()(Path("run"), [0], [0])
-    Certifier()(Path("run/.parts/7"), [2], [2])
+    Certifier()(Path("run"), [0])
+    Certifier()(Path("run/.parts/7"), [2])
     certifier = Certifier()
     together(certifier, [0, 1, 2, 3], 2)
     assert certifier.asked[1:] in (

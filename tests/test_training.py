@@ -626,7 +626,7 @@ def start_process(folder: Path, out: str, *, seconds: float) -> subprocess.Popen
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "macer", "train", "recipe.toml", "--out", out, "--resume"),
-            *("--device", "cpu", "--checkpoint-seconds", str(seconds)),
+            *("--device", "cpu", "--checkpoint-seconds", str(seconds), "--code", "tiny_models"),
         ],
         cwd=folder,
         env=surroundings(),
