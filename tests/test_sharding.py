@@ -82,7 +82,9 @@ class Certifier:
         self.late: dict[str, float] = {}  # seconds that a folder's work waits
         self.lock = threading.Lock()  # torch.fx takes one network apart at a time
 
-    def __call__(self, folder: Path, indices: Sequence[int], asked: Sequence[int]) -> Contents:
+    def __call__(
+        self, folder: Path, indices: Sequence[int], asked: Sequence[int] | None = None
+    ) -> Contents:
         self.asked.append((str(folder), list(indices)))
         time.sleep(self.late.get(str(folder), 0))
         recipe = CertifyRecipe(n0=20, n=200)
