@@ -370,22 +370,22 @@ MUTANTS = {
         "test_weights.py",
     ),
     "a tensor larger than its storage": Mutant(
-        "torch_files.py", "if elements > storage.elements:", "if False:", "test_hostile.py"
+        "torch_files.py", "if elements > storage.elements:", "if False:", "test_torch_files.py"
     ),
     "a storage that ends behind its file": Mutant(
         "torch_files.py",
         "if size != storage.elements * storage.dtype.itemsize or",
         "if",
-        "test_hostile.py",
+        "test_torch_files.py",
     ),
     "a pipe that is waited for": Mutant(
-        "files.py", "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC", "os.O_RDONLY", "test_hostile.py"
+        "files.py", "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC", "os.O_RDONLY", "test_files.py"
     ),
     "a file of any size": Mutant(
-        "files.py", "if status.st_size > limit:", "if False:", "test_hostile.py"
+        "files.py", "if status.st_size > limit:", "if False:", "test_files.py"
     ),
     "a pickle without end": Mutant(
-        "pickles.py", "if self.left < 0:", "if False:", "test_hostile.py"
+        "pickles.py", "if self.left < 0:", "if False:", "test_torch_files.py"
     ),
     "attack out of its ball": Mutant(
         "attacks.py",
@@ -867,7 +867,7 @@ MUTANTS = {
         "formats.py",
         "    if expected > _LARGEST_IDX:",
         "    if False:",
-        "test_hostile.py",
+        "test_data.py::test_a_file_may_be_as_large_as_the_limit_and_no_larger",
     ),
     "an eleventh class": Mutant(
         "data.py",

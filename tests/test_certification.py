@@ -511,6 +511,7 @@ def test_smooth_draws_fresh_noise_each_call():
         ({"alpha": 1.0}, "alpha must be between 0 and 1, got 1.0"),
         ({"n0": 0}, "n0 must be at least 1, got 0"),
         ({"n": 0}, "n must be at least 1, got 0"),
+        ({"n": 10**30}, "n must be at most 1,000,000,000,000, got 1"),
         ({"n": 9}, "n must be at least 10 to certify anything at alpha 0.001 with the "
                    "clopper-pearson bound, got 9"),
         ({"n": 13, "bound": "hoeffding"}, "n must be at least 14 to certify anything"),

@@ -462,6 +462,11 @@ def test_a_file_may_be_as_large_as_the_limit_and_no_larger(tmp_path, monkeypatch
     monkeypatch.setattr(formats, "_LARGEST_IDX", size - 1)
     with refused(f"must be at most {size - 1:,} bytes, got {size:,}"):
         load("mnist", "test", tmp_path)
+    zipped = tmp_path / "MNIST/t10k-images-idx3-ubyte.gz"  # a small file of many zeros
+    zipped.with_suffix("").unlink()
+    zipped.write_bytes(gzip.compress(struct.pack(">4I", 0x803, 7, 28, 28) + bytes(size - 16)))
+    with refused(f"must hold at most {size - 1:,} bytes, got a header of {size:,}"):
+        load("mnist", "test", tmp_path)
 
 
 def test_a_plain_file_comes_before_a_gzipped_one_and_only_some_are_gzipped(tmp_path):

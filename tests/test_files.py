@@ -10,6 +10,7 @@ import pytest
 
 from macer.files import (
     locked,
+    read_file,
     remove_leftovers,
     sha256_of_file,
     write_atomically,
@@ -149,3 +150,21 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path):
         locked(tmp_path),
     ):
         pytest.fail("locked twice")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    script = "import sys; from pathlib import Path; from macer.files import read_file\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script + "read_file(Path(sys.argv[1]))", str(tmp_path / "pipe")],
+        capture_output=True, text=True, check=False, timeout=10,
+    )  # fmt: skip
+    assert "must be a regular file, got a pipe" in done.stderr
+
+
+def test_a_file_is_read_up_to_its_limit_and_a_larger_one_is_refused(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+    assert read_file(path, limit=100) == bytes(100)
+    with pytest.raises(Mistake, match="must be at most 99 bytes, got 100"):
+        read_file(path, limit=99)

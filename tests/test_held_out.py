@@ -226,3 +226,17 @@ def test_a_model_that_held_nothing_out_is_refused(
     assert main(["certify", *target.split(), "--held-out", *known]) == 2
     assert capsys.readouterr().err.startswith(f"macer: {line}")
     assert not Path("new").exists()
+
+
+def test_a_teacher_that_learnt_from_itself_is_refused(tmp_path: Path) -> None:
+    """Forged manifests may name each other; the search must end."""
+    from macer.held_out import check_teachers
+    from macer.recipes import TrainRecipe
+    from macer.run import open_run
+
+    names = [str(tmp_path / name) for name in "ab"]
+    for name, other in zip(names, reversed(names), strict=True):
+        recipe = TrainRecipe(loss="catrs", teacher=other, held_out=5)
+        open_run(Path(name), recipe, "0" * 64, resume=False)
+    with pytest.raises(Mistake, match="teacher must not learn from itself, got "):
+        check_teachers(TrainRecipe(loss="catrs", teacher=names[0], held_out=5))

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hostile_weights import FILE, Stored, net, pickled, zipped
+from macer.mistake import Mistake
 from macer.pickles import read_pickle
 from macer.torch_files import read_torch_file
 from macer.weights import read_weights
@@ -100,3 +102,30 @@ def test_the_pairs_of_an_ordered_dict_of_python_2_are_read():
     pairs = b"ccollections\nOrderedDict\n((lp0\n(lp1\nS'a'\naI1\naa(lp2\nS'b'\naI2\naatR."
     made = read_pickle(io.BytesIO(pairs), admitted=("collections.OrderedDict",))
     assert made == {"a": 1, "b": 2} == pickle.loads(pairs)
+
+
+# refusal; test_hostile.py has many more
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [(Stored(4), 0, (10**6,), (0,)), (Stored(4), 0, (5,), (1,)), (Stored(4), 1, (4,), (1,))],
+)
+def test_a_tensor_larger_than_its_storage_is_refused(tensor, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    zipped(pickled(net(*tensor)))
+    with pytest.raises(Mistake, match="it is damaged or something else"):
+        read_weights(FILE)
+
+
+@pytest.mark.parametrize("elements", [3, 5])
+def test_a_storage_of_another_size_than_its_bytes_is_refused(elements, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    zipped(pickled(net(Stored(elements), 0, (1,), (1,))))
+    with pytest.raises(Mistake, match="it is damaged or something else"):
+        read_weights(FILE)
+
+
+def test_a_pickle_of_too_many_instructions_is_refused():
+    with pytest.raises(ValueError, match="instructions"):
+        read_pickle(io.BytesIO(b"\x80\x02" + b"N0" * 2**20 + b"N."), admitted=())

@@ -21,6 +21,7 @@ from macer.radius import (
     hoeffding_lower,
     radius_lower,
 )
+from macer.recipes import MOST_VOTES
 from macer.smoothing import MOST_SOFT_SAMPLES, SOFT_UNIT, Progress, Tally, sample_under_noise
 
 Images = Tensor | NDArray[Any]
@@ -363,6 +364,8 @@ def check_settings(
     for name, value in (("n0", n0), ("n", n)):
         if value < 1:
             raise Mistake(f"{name} must be at least 1, got {value}")
+        if value > MOST_VOTES:
+            raise Mistake(f"{name} must be at most {MOST_VOTES:,}, got {value}")
     if not 0 <= seed < 2**63:
         raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
     if bound not in BOUNDS:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from macer.certificate import ABSTAIN, Certificate
 from macer.mistake import Mistake
-from macer.recipes import CertifyRecipe
+from macer.recipes import MOST_VOTES, CertifyRecipe
 
 Header = dict[str, Any]
 Row = Sequence[float | None]  # of one image's outputs; None is a number that is not finite
@@ -19,7 +19,6 @@ Outputs = Sequence[Row]
 # 2: every line says its number, and the images that were asked for are stated. 1 says neither.
 FORMAT = 2
 
-MOST_SAMPLES = 10**12
 LARGEST_RADIUS = 1e6
 _LARGEST_COUNT = 2**62
 
@@ -44,7 +43,7 @@ def _one_of(*names: str) -> Check:
 _TEXT: Check = (lambda value: isinstance(value, str) and len(value) <= 10_000, "a text")
 _FLAG: Check = (lambda value: type(value) is bool, "true or false")
 _ABOVE_0: Check = (lambda value: _is_number(value, 0, LARGEST_RADIUS), "a number > 0")
-_SAMPLES: Check = (lambda value: _is_whole(value, 1, MOST_SAMPLES), "a whole number ≥ 1")
+_SAMPLES: Check = (lambda value: _is_whole(value, 1, MOST_VOTES), "a whole number ≥ 1")
 _SHA256: Check = (
     lambda value: isinstance(value, str) and len(value) == 64 and value.isalnum(),
     "a SHA-256",
@@ -153,7 +152,7 @@ def _check_certificate(idx: int, certificate: dict[str, Any]) -> None:
         or _are_counts(certificate["squares"], classes),
         "selected": _is_whole(certificate["selected"], 0, classes - 1),
         "label": _is_whole(certificate["label"], ABSTAIN, classes - 1),
-        "drawn": _is_whole(certificate["drawn"], 0, MOST_SAMPLES),
+        "drawn": _is_whole(certificate["drawn"], 0, MOST_VOTES),
         "radius": certificate["radius"] == 0
         or _is_number(certificate["radius"], 0, LARGEST_RADIUS),
         "p_a": _is_number(certificate["p_a"], -math.ulp(0.0), math.nextafter(1.0, 2.0)),

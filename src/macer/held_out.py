@@ -39,8 +39,14 @@ def check_held_out(target: str, weights: Path | None = None) -> TrainRecipe:
     return recipe
 
 
-def check_teachers(recipe: TrainRecipe, fields: Iterable[str] = TEACHERS) -> None:
-    """Refuse teachers that may have learnt from the images that a recipe holds out."""
+def check_teachers(
+    recipe: TrainRecipe, fields: Iterable[str] = TEACHERS, *, pupils: frozenset[str] = frozenset()
+) -> None:
+    """Refuse teachers that may have learnt from the images that a recipe holds out.
+
+    Args:
+        pupils: teachers, by name, that learnt from the recipe's own model.
+    """
     for field in fields:
         if name := getattr(recipe, field):
             run = Run(Path(name))
@@ -50,7 +56,9 @@ def check_teachers(recipe: TrainRecipe, fields: Iterable[str] = TEACHERS) -> Non
                     f"{field} must be a run that held out at least {recipe.held_out} images too, "
                     f"got {name}; train it with --held-out {recipe.held_out}"
                 )
-            check_teachers(theirs)
+            if name in pupils:
+                raise Mistake(f"{field} must not learn from itself, got {name}; name another run")
+            check_teachers(theirs, pupils=pupils | {name})
 
 
 def first_held_out(target: str, split: Split) -> int:

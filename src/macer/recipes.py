@@ -42,7 +42,7 @@ def _require(name: str, ok: bool, requirement: str, value: object) -> None:
 _LARGEST = 1e30  # of a number; float32 ends at 3.4e38
 _MOST = {"k": 10**6, "batch": 10**6, "epochs": 10**6, "steps": 10**4}
 _MOST_SAMPLES = 2**31  # in a step
-_MOST_VOTES = 10**12  # of an image
+MOST_VOTES = 10**12  # of an image
 
 _BY_NAME = "a recipe is written into files: name it as package.module:function"
 _BY_FILE = "a recipe is written into files: name a run folder, a model file or zoo:NAME"
@@ -239,7 +239,7 @@ class CertifyRecipe:
         check_types(self)
         for name in ("n0", "n"):
             value = getattr(self, name)
-            _require(name, value <= _MOST_VOTES, f"at most {_MOST_VOTES:,}", value)
+            _require(name, value <= MOST_VOTES, f"at most {MOST_VOTES:,}", value)
         _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
         if self.radius is not None and self.bound != "clopper-pearson":
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
