@@ -10,12 +10,14 @@ disclosed    a journal that was asked for fewer images says so; whoever demands 
 
 import json
 import random
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from macer.certification import conclude
 from macer.cli import main
@@ -37,6 +39,7 @@ IMAGES = 16
 CPU = torch.device("cpu")
 NET = """
 import torch
+from PIL import Image
 from torch import nn
 
 def net(num_classes, channels):
@@ -309,3 +312,62 @@ def test_what_has_no_certificate_yet_is_verified_only_if_asked_for(desk):
     with pytest.raises(AuditFailed, match="does not say which images were to be certified"):
         check_complete(older, partial=False)
     check_complete(older, partial=True)
+
+
+# Values that no field of a header or of a record has, or that only some may have.
+STRANGE = [
+    None, True, 0, -1, 1, 7, 100, 1.5, 2**63, 10**30, 1e308, -1e308, float("nan"), float("inf"), "",
+    "x", "\n\t\x1b[A", "ab" * 32, "bernstein", "cuda", "bf16", "train", [], [1], {}, {"a": 1},
+    [[0, 10**12, 1]], [None] * 10, [10**18] * 10, [-1] * 10, [0.5] * 10, [[1.0] * 10] * 16,
+]  # fmt: skip
+COMMANDS = [
+    "verify run --resample 0", "verify run --partial --resample 1", "report run",
+    "attack run --images 1 --steps 1 --m 2 --n 50 --restarts 1", "merge run --out merged",
+    "predict run digit.png --n 100", "certify run --n 100 --stop 6",
+]  # fmt: skip
+
+
+def strange(lines: list[dict], draw: random.Random) -> bytes:
+    """A journal of which one to three fields, anywhere, have a strange value; checksums right."""
+    lines = json.loads(json.dumps(lines))
+    later = ["split", "family", "row_by_row", "cpu", "outputs", "format", "new"]
+    for _ in range(draw.randint(1, 3)):
+        line = draw.choice([lines[0], *lines])
+        certificate = line.get("certificate")
+        if isinstance(certificate, dict) and draw.random() < 0.5:
+            line = certificate
+        line[draw.choice([*line, *(later if line is lines[0] else [])])] = draw.choice(STRANGE)
+    first = _line(b"", lines[0])
+    digest = first.partition(b" ")[0]
+    return first + b"".join(_line(digest, line) for line in lines[1:])
+
+
+@pytest.mark.slow
+def test_every_command_answers_a_forged_journal_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("packednet.py").write_text(NET)
+    Image.fromarray(load("mnist-sample", "test").images[0, 0]).save("digit.png")
+    assert (
+        main(
+            ["pack", "packednet:net", "--sigma", "0.5", "--dataset", "mnist-sample", "--out", "run"]
+        )
+        == 0
+    )
+    assert main(["certify", "run", "--n", "100", "--stop", "6", "--device", "cpu"]) == 0
+    journal, table = Path("run/certificates.journal"), Path("run/certificates.tsv")
+    honest = [json.loads(line.partition(b" ")[2]) for line in journal.read_bytes().splitlines()]
+    kept, draw, codes = table.read_bytes(), random.Random(0), set()
+    for _ in range(60):
+        forged = strange(honest, draw)
+        for command in COMMANDS:
+            journal.write_bytes(forged)
+            table.write_bytes(kept)
+            shutil.rmtree("merged", ignore_errors=True)
+            device = [] if command.startswith(("report", "merge")) else ["--device", "cpu"]
+            capsys.readouterr()
+            code = main([*command.split(), *device])
+            error = capsys.readouterr().err
+            assert code in (0, 1, 2) and "Traceback" not in error, (command, forged)
+            assert code == 0 or error.splitlines()[-1].startswith("macer: "), command
+            codes.add(code)
+    assert codes == {0, 1, 2}
