@@ -7,18 +7,29 @@ A bug that no test notices is printed and makes the exit code 1, and so is one w
 do not end. The first failure is a notice.
 """
 
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
+
+# Processes that begin with what takes long to import, and with nothing of the package.
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(
+    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest"]
+)
+
+IMPORTED = ["-W", "ignore:Module already imported"]  # what pytest says of plugins in such a process
 
 NOTICED, SURVIVES, NO_END = "noticed ", "SURVIVES", "NO END  "
 
@@ -1042,28 +1053,40 @@ def outcome(mutant: Mutant) -> str:
 
 def _tested(mutant: Mutant, source: Path) -> tuple[int | None, str]:
     """The exit code of the tests of that source, None if they do not end; and what they say."""
-    command = [sys.executable, "-m", "pytest", "-x", "-n0", "-p", "no:cacheprovider"]
+    log = source.parent / "output"
+    child = FRESH.Process(target=_test, args=(mutant, source, log))
+    child.start()
+    child.join(LIMIT)
+    if child.is_alive():
+        os.killpg(child.pid, signal.SIGKILL)  # and all that the tests have started
+        child.join()
+        return None, ""
+    return child.exitcode, log.read_text(encoding="utf-8", errors="replace")
+
+
+def _test(mutant: Mutant, source: Path, log: Path) -> None:
+    """In a process of its own: run the tests of that source, and leave with their exit code."""
+    os.setsid()
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(ROOT)
+    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.path.insert(0, str(source))
     marked = ["-m", "slow" if mutant.slow else "not slow"]
     tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
-    with subprocess.Popen(
-        [*command, *marked, *tests],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=LIMIT)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # and all that the tests have started
-            return None, ""
-    return process.returncode, output
+    code = 99  # no answer of the tests
+    try:
+        code = pytest.main(["-x", "-n0", "-p", "no:cacheprovider", *IMPORTED, *marked, *tests])
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)  # whatever the tests have left running
 
 
 def main(names: list[str]) -> int:
     """Try the bugs, two at a time, and say which were noticed."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # safe to fork
     chosen = {name: MUTANTS[name] for name in names or MUTANTS}
     found = []
     with ThreadPoolExecutor(2) as pool:

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import macer
 import mutants
 from mutants import MUTANTS, NO_END, NOTICED, ROOT, SURVIVES, Mutant
@@ -29,6 +31,17 @@ def test_a_process_that_a_test_starts_has_the_source_under_test(monkeypatch, tmp
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     seen = subprocess.run(program, env=surroundings(), capture_output=True, text=True, check=True)
     assert seen.stdout == f"{tmp_path / 'macer.py'}\n"
+
+
+@pytest.mark.slow
+def test_a_change_that_is_no_bug_survives_and_tests_that_do_not_end_are_told(monkeypatch):
+    """Else every bug would count as noticed when the tests cannot even begin."""
+    first = (ROOT / "src/macer/schedules.py").read_text().splitlines()[0]
+    bug = Mutant("schedules.py", first, f"{first}\n", "test_schedules.py")
+    assert mutants.outcome(bug) == SURVIVES
+    assert mutants.outcome(MUTANTS["two-sided bound"]) == NOTICED
+    monkeypatch.setattr(mutants, "LIMIT", 10)
+    assert mutants.outcome(bug._replace(wrong="import time; time.sleep(60)")) == NO_END
 
 
 def test_only_a_failure_is_a_notice(monkeypatch, capsys):
