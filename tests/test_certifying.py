@@ -207,7 +207,7 @@ def test_certificates_of_another_device_are_not_drawn_again(
     assert main(command) == 0
     assert main([*command, "--resample", "1"]) == 2
     assert capsys.readouterr().err.startswith(
-        "macer: device must be cuda, got cpu, to draw the certificates' samples again"
+        "macer: samples cannot be drawn again here: device must be cuda, got cpu; use --resample 0"
     )
 
 

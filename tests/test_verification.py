@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 from journals import rewrite
 from macer.cli import main
 from macer.data import load
-from macer.journal import read_journal
+from macer.journal import _line, read_journal
 from macer.verification import enough, power
 
 NET = """
@@ -200,11 +200,29 @@ def test_samples_are_not_drawn_again_by_other_arithmetic(desk, entry, value, cap
     """An honest journal is not called false because it was made elsewhere."""
     rewrite(desk / "clopper-pearson", header={entry: value})
     assert verify("clopper-pearson", "--device", "cpu") == 0
-    assert f"no image sampled again, which needs the machine's like: {entry} must be {value}" in (
+    assert f"no image sampled again, since it cannot be done here: {entry} must be {value}" in (
         capsys.readouterr().out
     )
     assert verify("clopper-pearson", "--resample", "1", "--device", "cpu") == 2
-    assert f"macer: {entry} must be {value}, got " in capsys.readouterr().err
+    assert f"samples cannot be drawn again here: {entry} must be {value}, got " in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_older_journal_is_verified_for_what_it_has(desk, capsys):
+    """It names neither the network's outputs nor the processor, and says so."""
+    path = desk / "clopper-pearson" / "certificates.journal"
+    later = ("outputs", "cpu", "family", "row_by_row")
+    header, *rest = [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
+    first = _line(b"", {name: value for name, value in header.items() if name not in later})
+    digest = first.partition(b" ")[0]
+    path.write_bytes(first + b"".join(_line(digest, line) for line in rest))
+    assert verify() == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "model, data, labels and table are those of the journal",
+        "no image sampled again, since it cannot be done here: the journal does not say which cpu "
+        "they were drawn on",
+    ]
 
 
 def test_bounds_that_differ_in_their_last_bits_follow(desk):

@@ -226,8 +226,10 @@ def elsewhere(header: Header, device: torch.device) -> str | None:
     }
     for name, found in here.items():
         made = entry(header, name) if name == "cpu" else header[name]
+        if made is None and found is not None:
+            return f"the journal does not say which {name} they were drawn on"
         if made != found:
-            return f"{name} must be {made or 'told by the journal'}, got {found}"
+            return f"{name} must be {made}, got {found}"
     return None
 
 
@@ -236,7 +238,7 @@ def resample(
 ) -> Iterator[int]:
     """Certify random images again from their seeds; yield each that gives equal counts."""
     if reason := elsewhere(contents.header, device):
-        raise Mistake(f"{reason}, to draw the certificates' samples again; use --resample 0")
+        raise Mistake(f"samples cannot be drawn again here: {reason}; use --resample 0")
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )

@@ -84,7 +84,8 @@ def verify(
     print_line(verification.scope_line(contents))
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
     verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
-    print_line("model, its outputs, data, labels and table are those of the journal")
+    outputs = "its outputs, " if "outputs" in contents.header else ""  # older journals lack them
+    print_line(f"model, {outputs}data, labels and table are those of the journal")
     resampled = _draw_again(contents, found, split, resample, device_)
     return {
         "folder": certificates_folder(run),
@@ -108,7 +109,7 @@ def _draw_again(
 
     images = len(contents.records)
     if resample is None and (reason := verification.elsewhere(contents.header, device)):
-        print_line(f"no image sampled again, which needs the machine's like: {reason}")
+        print_line(f"no image sampled again, since it cannot be done here: {reason}")
         return 0
     drawn = verification.enough(images) if resample is None else min(resample, images)
     if not drawn:
