@@ -10,7 +10,7 @@ HEADER = {
     "dataset": "mnist", "data_sha256": "cd" * 32, "sigma": 0.25, "n0": 100, "n": 1000,
     "alpha": 0.001, "bound": "clopper-pearson", "beta": 1.0, "radius": None, "exact": True,
     "seed": 0, "score": False, "precision": "fp32", "chunk": 100, "rows": 100, "device": "cpu",
-    "tf32": False,
+    "tf32": False, "family": None, "row_by_row": False, "cpu": "AVX2", "outputs": [[1.0, -2.0]],
 }  # fmt: skip
 
 

@@ -491,6 +491,12 @@ MUTANTS = {
         "False",
         "test_forgery.py",
     ),
+    "a header that need not have all": Mutant(
+        "header.py",
+        'if header.get("format", 1) != 1 else set()',
+        "if False else set()",
+        "test_forgery.py",
+    ),
     "doubled records verified": Mutant(
         "verification.py", "    if contents.doubled:", "    if False:", "test_forgery.py"
     ),

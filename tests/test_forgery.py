@@ -5,7 +5,8 @@ A forger knows how checksums are made. Each way to forge is in one of three clas
 found        by `verify`, without drawing a sample
 resampled    only by drawing samples again: counts that no arithmetic contradicts
 disclosed    a journal that was asked for fewer images says so; whoever demands them by
-             --start, --stop and --skip finds that they are not there
+             --start, --stop and --skip finds that they are not there. One that is made to look
+             older, or made on another machine, is not drawn again, which `verify` says
 """
 
 import json
@@ -165,6 +166,12 @@ def header_entry(lines, draw):
     return [lines[0] | {name: entries[name]}, *lines[1:]]
 
 
+def header_without(lines, draw):
+    """As if it were older, to be spared the checks that need the entry."""
+    name = draw.choice(["outputs", "cpu", "family", "row_by_row"])
+    return [{key: value for key, value in lines[0].items() if key != name}, *lines[1:]]
+
+
 def no_scope(lines, draw):
     return [lines[0], *lines[2:]]
 
@@ -207,6 +214,7 @@ FOUND = {
     "a true label edited": other_label,
     "a record of no image": other_idx,
     "a header edited": header_entry,
+    "a header that lacks an entry": header_without,
     "no statement of images": no_scope,
     "more images stated": larger_scope,
     "fewer images stated": smaller_scope,
@@ -300,6 +308,23 @@ def test_a_journal_asked_for_fewer_images_says_so_and_is_found_by_whoever_demand
     assert len(desk.audit().records) == len(kept) < IMAGES
     with pytest.raises(AuditFailed, match=r"image \d+, and \d+ others, must be certified"):
         desk.audit(range(IMAGES))
+
+
+@pytest.mark.parametrize("entry", [{"format": 1}, {"cpu": "Z80"}, {"device": "cuda"}])
+def test_a_journal_that_looks_older_or_of_another_machine_is_not_drawn_again_and_says_so(
+    desk, entry, capsys
+):
+    header, *rest = desk.lines()
+    later = ("outputs", "cpu", "family", "row_by_row") if "format" in entry else ()
+    kept = {key: value for key, value in header.items() if key not in later}
+    desk.write([kept | entry, *rest])
+    desk.audit()
+    command = ["verify", str(desk.folder), "--target", "forgednet:net", "--device", "cpu"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "no image sampled again, since it cannot be done here: " in out
+    assert ("model, its outputs, data" in out) == ("format" not in entry)
+    assert main([*command, "--resample", "1"]) == 2
 
 
 def test_what_has_no_certificate_yet_is_verified_only_if_asked_for(desk):

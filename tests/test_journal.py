@@ -403,6 +403,11 @@ def test_a_scope_holds_its_images_and_no_others(images):
     assert read_scope([list(bounds) for bounds in scope]) == scope
 
 
+def test_a_scope_of_many_pieces_is_read_at_once():
+    images = [i * i for i in range(200_000)]
+    assert len(scope_of(images)) >= 100_000  # a slice for each would take minutes
+
+
 def test_images_beyond_a_family_are_refused(tmp_path):
     """Ten and ten images, each at a tenth of the level, hold together at twice the level."""
     path, header = tmp_path / "certificates.journal", HEADER | {"family": 10}
@@ -422,7 +427,8 @@ def test_images_beyond_a_family_are_refused(tmp_path):
 def test_an_older_journal_is_continued_as_it_is(tmp_path):
     """Lines without numbers and entries, such as those that older versions have written."""
     path = tmp_path / "certificates.journal"
-    older = {name: value for name, value in HEADER.items() if name != "format"}
+    later = ("format", "family", "row_by_row", "cpu", "outputs")
+    older = {name: value for name, value in HEADER.items() if name not in later}
     first = _line(b"", older)
     digest = first.partition(b" ")[0]
     path.write_bytes(first + _line(digest, _content(record_of(0))))
@@ -466,6 +472,9 @@ def test_a_journal_is_opened_in_one_pass(tmp_path, monkeypatch):
         ("outputs", [["x"]], "outputs must be rows of numbers"),
         ("family", "all", "family must be a number of images, or null"),
         ("rows", 0, "rows must be a whole number ≥ 1"),
+        ("sigma", 10**400, "sigma must be a number > 0"),
+        ("outputs", [[10**400]], "outputs must be rows of numbers"),
+        ("outputs", [[float("nan")]], "outputs must be rows of numbers"),
     ],
 )
 def test_a_forged_header_is_refused_by_the_name_of_its_entry(tmp_path, entry, value, message):

@@ -331,7 +331,7 @@ def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = Fal
             that was certified again on a GPU may.
     """
     parts = [read_journal(folder / JOURNAL) for folder in folders]
-    header = parts[0].header
+    header = {"format": entry(parts[0].header, "format"), **parts[0].header}
     for folder, part in zip(folders, parts, strict=True):
         if differs := difference(header, part.header):
             name, first, other = differs

@@ -17,25 +17,25 @@ MOST_IMAGES = 1 << 24  # more than any data set of images; a forged scope must n
 
 def scope_of(indices: Iterable[int]) -> Scope:
     """The ranges that hold these numbers and no others, each as long as it can be."""
-    numbers = sorted(set(indices))
+    numbers, begin = sorted(set(indices)), 0
     ranges: list[Range] = []
-    while numbers:
-        length = _length_of_first_range(numbers)
-        step = numbers[1] - numbers[0] if length > 1 else 1
-        ranges.append((numbers[0], numbers[length - 1] + 1, step))
-        numbers = numbers[length:]
+    while begin < len(numbers):
+        end = _end_of_range(numbers, begin)
+        step = numbers[begin + 1] - numbers[begin] if end - begin > 1 else 1
+        ranges.append((numbers[begin], numbers[end - 1] + 1, step))
+        begin = end
     return tuple(ranges)
 
 
-def _length_of_first_range(numbers: Sequence[int]) -> int:
-    """How many of the ascending numbers, from the first on, have one distance."""
-    if len(numbers) < 3:
-        return len(numbers)
-    step = numbers[1] - numbers[0]
-    for i in range(2, len(numbers)):
-        if numbers[i] - numbers[i - 1] != step:
-            return i
-    return len(numbers)
+def _end_of_range(numbers: Sequence[int], begin: int) -> int:
+    """Where the ascending numbers, from one place on, cease to have one distance."""
+    end = begin + 2
+    while (
+        end < len(numbers)
+        and numbers[end] - numbers[end - 1] == numbers[end - 1] - numbers[end - 2]
+    ):
+        end += 1
+    return min(end, len(numbers))
 
 
 def images_of(scope: Scope) -> set[int]:
@@ -44,7 +44,7 @@ def images_of(scope: Scope) -> set[int]:
 
 
 def describe(scope: Scope) -> str:
-    """The ranges in words: 0…179, or 0…9995 every 5th."""
+    """The ranges in words: 0…179, or 0…9995 in steps of 5."""
     return ", ".join(map(_words, scope)) or "none"
 
 

@@ -14,7 +14,7 @@ from macer.tracing import tensors_of
 
 
 class Smooth:
-    """The field's front to the functions above: one image a call.       [Cohen+19, core.py's API]
+    """The field's front to `certify` and `predict`: one image a call.     [Cohen+19, core.py's API]
 
     The classifier that answers is the one that `macer certify` certifies: the base classifier as
     `for_inference` prepares it, on the image's device. It is prepared when it is first asked about
