@@ -35,12 +35,12 @@ test: lint
 	$(BIN)/pytest --numprocesses 2
 
 mutants: $(READY)
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/support/mutants.py
 
 # The GPU's kernels, interpreted on a CPU. Triton is a gigabyte, so it is fetched for this alone.
 kernels: $(READY)
 	test -d $(VENV)/triton || $(BIN)/pip install --quiet --no-deps --target $(VENV)/triton triton==3.9.0
-	TRITON_INTERPRET=1 PYTHONPATH=$(VENV)/triton $(BIN)/pytest -q -n0 tests/test_kernels.py
+	TRITON_INTERPRET=1 PYTHONPATH=$(VENV)/triton $(BIN)/pytest -q -n0 tests/kernels/test_kernels.py
 
 bench: $(READY)
 	$(BIN)/macer bench

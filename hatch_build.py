@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGE = {"sdist": "src/macer", "wheel": "macer"}
+PACKAGE = {"sdist": "src/macer/system", "wheel": "macer/system"}
 
 
 class CommitHook(BuildHookInterface):
@@ -16,7 +16,7 @@ class CommitHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the file where the commit is known."""
         self.folder = TemporaryDirectory()
-        source = Path(self.root, "src/macer")
+        source = Path(self.root, "src/macer/system")
         module = runpy.run_path(str(source / "commit.py"))
         commit = module["commit"]()
         if commit is None or (source / module["FILE"]).exists():

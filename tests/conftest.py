@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-
-from macer.models import MODELS
 from tiny_models import tiny, tiny_with_batch_norm
+
+from macer.models.networks import MODELS
 
 # Worker processes of pytest-xdist share the cores; one thread each keeps results repeatable.
 torch.set_num_threads(1)

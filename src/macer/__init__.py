@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from macer.certificate import ABSTAIN, Certificate
-    from macer.certification import (
+    from macer.certification.certificate import ABSTAIN, Certificate
+    from macer.certification.fixed_radius import certify_at
+    from macer.certification.largest_radius import (
         Kind,
         certify,
         certify_bernstein,
@@ -18,15 +19,14 @@ if TYPE_CHECKING:
         certify_kinds,
         predict,
     )
-    from macer.fixed_radius import certify_at
-    from macer.inference import for_inference
+    from macer.certification.smooth import Smooth
+    from macer.errors import Mistake
     from macer.losses import macer_loss
-    from macer.mistake import Mistake
-    from macer.radius import certified_radius
+    from macer.models.inference import for_inference
     from macer.recipes import CertifyRecipe, TrainRecipe
-    from macer.run import load_model
-    from macer.smooth import Smooth
-    from macer.training import train
+    from macer.runs.run import load_model
+    from macer.smoothing.radius import certified_radius
+    from macer.training.loop import train
 
 __all__ = [
     "ABSTAIN",
@@ -50,17 +50,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "certificate": "ABSTAIN Certificate",
-    "certification": ("Kind certify certify_bernstein certify_hoeffding certify_kinds predict"),
-    "fixed_radius": "certify_at",
-    "inference": "for_inference",
+    "certification.certificate": "ABSTAIN Certificate",
+    "certification.largest_radius": (
+        "Kind certify certify_bernstein certify_hoeffding certify_kinds predict"
+    ),
+    "certification.fixed_radius": "certify_at",
+    "models.inference": "for_inference",
     "losses": "macer_loss",
-    "mistake": "Mistake",
-    "radius": "certified_radius",
+    "errors": "Mistake",
+    "smoothing.radius": "certified_radius",
     "recipes": "CertifyRecipe TrainRecipe",
-    "run": "load_model",
-    "smooth": "Smooth",
-    "training": "train",
+    "runs.run": "load_model",
+    "certification.smooth": "Smooth",
+    "training.loop": "train",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from macer.foreign import import_function, names_a_function, nearest
+from macer.errors import Mistake
 from macer.losses.batch import Batch, Objective
 from macer.losses.catrs import catrs
 from macer.losses.consistency import consistency, macer_consistency
@@ -13,7 +13,7 @@ from macer.losses.smoothadv import smoothadv
 from macer.losses.smoothmix import smoothmix
 from macer.losses.stability import stability
 from macer.losses.sun import sun
-from macer.mistake import Mistake
+from macer.system.user_code import import_function, names_a_function, nearest
 
 LOSSES: dict[str, Objective] = {
     "macer": macer,

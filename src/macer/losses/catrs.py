@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from macer.attacks import noisy_logits
+from macer.attacks.images import noisy_logits
+from macer.attacks.noise import standardised_attack
+from macer.errors import Mistake
 from macer.losses.batch import Batch
-from macer.mistake import Mistake
-from macer.noise_attacks import standardised_attack
 
 
 def catrs(batch: Batch) -> Tensor:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from macer.attacks.noise import sphere_attack
 from macer.losses.batch import Batch
 from macer.losses.consistency import macer_consistency
-from macer.noise_attacks import sphere_attack
 
 
 def macer_hard_noise(batch: Batch) -> Tensor:

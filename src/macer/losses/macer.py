@@ -7,7 +7,7 @@ from torch import Tensor
 
 from macer.losses.batch import Batch
 from macer.losses.gaussian import gaussian_losses
-from macer.radius import certified_radius
+from macer.smoothing.radius import certified_radius
 
 
 def macer(batch: Batch) -> Tensor:

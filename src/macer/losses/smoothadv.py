@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from macer.attacks import ddn, pgd
+from macer.attacks.images import ddn, pgd
 from macer.losses.batch import Batch
 from macer.losses.gaussian import gaussian_losses
-from macer.schedules import attack_share
+from macer.recipes.schedules import attack_share
 
 
 def smoothadv(batch: Batch) -> Tensor:

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from macer.attacks import pgd
+from macer.attacks.images import pgd
 from macer.losses.batch import Batch
 from macer.losses.gaussian import gaussian_losses
-from macer.schedules import attack_share
+from macer.recipes.schedules import attack_share
 
 
 def smoothmix(batch: Batch) -> Tensor:

@@ -1,0 +1,1 @@
+"""Attacks on images through the noise, and on the noise itself."""

@@ -1,0 +1,1 @@
+"""Certificates checked: recomputed, sampled again, attacked."""

@@ -1,0 +1,272 @@
+"""The audit of a run's certificates: recompute, compare with their sources, draw some again."""
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from macer.certification.authority import other_function
+from macer.certification.certificate import Certificate
+from macer.certification.data_set import certify_by_recipes
+from macer.certification.fixed_radius import conclude_at
+from macer.certification.header import Header, entry
+from macer.certification.journal import JOURNAL, Contents, Record, read_journal, table_lines
+from macer.certification.largest_radius import conclude
+from macer.certification.scope import describe, images_of
+from macer.certification.target import Target, function_of
+from macer.data.sets import Split, fingerprint, pixels_sha256
+from macer.errors import AuditFailed, Mistake
+from macer.models.inference import for_inference
+from macer.recipes import CertifyRecipe
+from macer.smoothing.copies import CHUNK
+from macer.smoothing.sampling import SOFT_UNIT, Tally
+from macer.smoothing.sequential import looks
+from macer.system.processor import instruction_set
+
+# Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
+# bits otherwise on other processors. It is a millionth of what a table prints.
+_ROUNDING = 2.0**-40
+
+# By default as many images are drawn again as find one of a hundred false records so surely.
+CONFIDENCE = 0.95
+
+
+def read_certificates(folder: Path) -> Contents:
+    """The journal of a folder; damaged, doubled and misplaced records count as a failure."""
+    contents = read_journal(folder / JOURNAL)
+    if contents.dropped:
+        raise AuditFailed(f"{contents.dropped} records of the journal are damaged")
+    if contents.doubled:
+        raise AuditFailed(f"image {contents.doubled[0]} has two records")
+    if contents.misplaced:
+        raise AuditFailed(
+            f"{contents.misplaced} lines of the journal do not follow the line before them: lines "
+            "were removed, added or put in another order"
+        )
+    return contents
+
+
+def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial: bool) -> None:
+    """The journal must have every image that it was asked for, and no other.
+
+    Args:
+        expected: images that whoever checks demands besides.
+        partial: be content with those that the journal has.
+    """
+    header = contents.header
+    if lacking := sorted(set(expected).difference(contents.records)):
+        raise AuditFailed(f"image {lacking[0]}, and {len(lacking) - 1} others, must be certified")
+    asked = images_of(contents.scope or ())
+    if contents.scope is not None and (others := sorted(set(contents.records) - asked)):
+        raise AuditFailed(f"image {others[0]}: the journal was not asked for it")
+    count = max(len(asked), len(contents.records))
+    if entry(header, "family") is not None and count > header["family"]:
+        raise AuditFailed(f"{count} images share the level of {header['family']}")
+    if partial:
+        return
+    if contents.scope is None:
+        raise AuditFailed(
+            "the journal does not say which images were to be certified, as older ones do not; "
+            "--partial verifies those that it has"
+        )
+    if missing := contents.missing:
+        raise AuditFailed(
+            f"{len(contents.records)} of {len(asked)} images are certified, image {missing[0]} is "
+            "not; continue `macer certify`, or verify those that are there with --partial"
+        )
+
+
+def recompute(contents: Contents) -> int:
+    """Draw every conclusion again from its counts; return how many there are."""
+    for record in contents.records.values():
+        evidence = record.certificate
+        if evidence.drawn not in _sample_sizes(contents.header):
+            raise AuditFailed(
+                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header['n']}"
+            )
+        _check_counts(record, contents.header)
+        if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):
+            raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
+    return len(contents.records)
+
+
+def _sample_sizes(header: Header) -> list[int]:
+    """How many samples may lie behind a certificate; none where only a score was wanted."""
+    sizes = [header["n"]] if header["radius"] is None else looks(header["n"])
+    return [*sizes, 0] if header["score"] else sizes
+
+
+def _check_counts(record: Record, header: Header) -> None:
+    """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
+    evidence, is_soft = record.certificate, bool(record.certificate.squares)
+    if is_soft != (header["bound"] != "clopper-pearson"):
+        raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
+    unit = int(1 / SOFT_UNIT) if is_soft else 1
+    for what, counts, drawn in (
+        ("selection", evidence.selection, header["n0"]),
+        ("estimation", evidence.estimation, evidence.drawn),
+    ):
+        if sum(counts) > drawn * unit:
+            votes = "" if is_soft else f"{sum(counts)} votes of "
+            raise AuditFailed(f"image {record.idx}: {votes}{drawn} samples, by {what}")
+    for first, second in zip(evidence.estimation, evidence.squares, strict=False):
+        # Of numbers in [0, 1]: (Σz)² ≤ n Σz² and Σz² ≤ Σz.
+        if second > first * unit or first * first > second * evidence.drawn:
+            raise AuditFailed(f"image {record.idx}: no outputs have these sums of squares")
+    if header["score"] and (evidence.drawn > 0) != (evidence.selected == record.label):
+        raise AuditFailed(
+            f"image {record.idx}: {evidence.drawn} samples, though a score estimates right classes "
+            "and no others"
+        )
+
+
+def _follows(recorded: Certificate, again: Certificate, sigma: float) -> bool:
+    """Whether a certificate is the one that its counts give, up to rounding in the last bits."""
+    rest = replace(recorded, radius=again.radius, p_a=again.p_a) == again
+    return (
+        rest
+        and math.isclose(recorded.p_a, again.p_a, rel_tol=_ROUNDING)
+        and math.isclose(
+            recorded.radius, again.radius, rel_tol=_ROUNDING, abs_tol=_ROUNDING * sigma
+        )
+    )
+
+
+def _concluded(contents: Contents, record: Record) -> Certificate:
+    header, evidence = contents.header, record.certificate
+    selection, estimation = (
+        torch.tensor([counts], dtype=torch.int64)
+        for counts in (evidence.selection, evidence.estimation)
+    )
+    squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
+    drawn = torch.tensor([evidence.drawn])
+    level = {name: header[name] for name in ("sigma", "n", "alpha", "exact")}
+    if header["radius"] is not None:
+        radius = header["radius"]
+        [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
+        return certificate
+    [certificate] = conclude(
+        Tally(selection, selection, selection),
+        Tally(estimation, estimation, squares),
+        bound=header["bound"],
+        drawn=drawn,
+        **level,
+    )
+    return certificate
+
+
+def check_sources(contents: Contents, target: Target, split: Split, device: torch.device) -> None:
+    """The model and the data must be those that the certificates were made with."""
+    header = contents.header
+    if header["data_sha256"] != (found := fingerprint(split)):
+        raise AuditFailed(
+            f"data_sha256 is {found[:16]}…, the journal names {header['data_sha256'][:16]}…"
+        )
+    if header["sigma"] != target.sigma:
+        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header['sigma']:g}")
+    model = for_inference(
+        target.model, shape=target.shape, precision=header["precision"], device=device
+    )
+    row_by_row = entry(header, "row_by_row")
+    found_function = function_of(target, model, row_by_row=row_by_row, device=device)
+    if other := other_function(header, found_function):
+        raise AuditFailed(other)
+    for record in contents.records.values():
+        _check_image(record, target, split)
+
+
+def _check_image(record: Record, target: Target, split: Split) -> None:
+    if record.idx >= len(split.labels):
+        raise AuditFailed(f"image {record.idx}: the data set has {len(split.labels)} images")
+    if record.label != int(split.labels[record.idx]):
+        raise AuditFailed(f"image {record.idx}: its label is not the data set's")
+    if len(record.certificate.selection) != target.num_classes:
+        raise AuditFailed(f"image {record.idx}: its counts are not of {target.num_classes} classes")
+    [image] = np.asarray(split.images[[record.idx]])
+    if record.pixels != pixels_sha256(split, image):
+        raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
+
+
+def check_table(contents: Contents, path: Path) -> None:
+    """The table beside the journal must be the one that the journal gives."""
+    if not path.is_file():
+        raise AuditFailed(f"there is no {path}; certify again to write it from its journal")
+    if path.read_bytes() != "".join(table_lines(contents)).encode():
+        raise AuditFailed(f"{path} is not the table of its journal; certify again to write it anew")
+
+
+def power(images: int, drawn: int) -> float:
+    """The probability that `drawn` of so many images find a false record, if one in 100 is false.
+
+    1 − Πᵢ (N − f − i) / (N − i),  i < drawn;  f = ⌈N/100⌉ false records among N
+    """
+    false = -(-images // 100)
+    missed = 1.0
+    for i in range(min(drawn, images)):
+        missed *= max(images - false - i, 0) / (images - i)
+    return 1.0 - missed
+
+
+def enough(images: int) -> int:
+    """The fewest images to draw again that find one of a hundred false records with CONFIDENCE."""
+    return next((drawn for drawn in range(images) if power(images, drawn) >= CONFIDENCE), images)
+
+
+def elsewhere(header: Header, device: torch.device) -> str | None:
+    """Why the samples cannot be drawn again here: other arithmetic may give other counts."""
+    here = {
+        "device": device.type,
+        "cpu": instruction_set(device),
+        "torch": torch.__version__,
+        "chunk": CHUNK,
+    }
+    for name, found in here.items():
+        made = entry(header, name) if name == "cpu" else header[name]
+        if made is None and found is not None:
+            return f"the journal does not say which {name} they were drawn on"
+        if made != found:
+            return f"{name} must be {made}, got {found}"
+    return None
+
+
+def resample(
+    contents: Contents, target: Target, split: Split, *, images: int, device: torch.device
+) -> Iterator[int]:
+    """Certify random images again from their seeds; yield each that gives equal counts."""
+    if reason := elsewhere(contents.header, device):
+        raise Mistake(f"samples cannot be drawn again here: {reason}; use --resample 0")
+    chosen = random.SystemRandom().sample(
+        sorted(contents.records), min(images, len(contents.records))
+    )
+    header = contents.header  # an older one may lack settings that had only one value then
+    recipe = CertifyRecipe(
+        **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
+    )
+    model = for_inference(
+        target.model, shape=target.shape, precision=recipe.precision, device=device
+    )
+    for idx in chosen:
+        [[certificate]] = certify_by_recipes(
+            model,
+            torch.from_numpy(np.asarray(split.images[[idx]])).to(device),
+            [recipe],
+            sigma=contents.header["sigma"],
+            batch_size=contents.header["rows"],
+            indices=[idx],
+            labels=split.labels[[idx]].tolist(),
+        )
+        if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):
+            raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
+        yield idx
+
+
+def scope_line(contents: Contents) -> str:
+    """How many of the images that were asked for are certified."""
+    if contents.scope is None:
+        return f"{len(contents.records)} images; the journal does not say which were asked for"
+    asked = len(images_of(contents.scope))
+    return f"{len(contents.records)} of {asked} images asked for: {describe(contents.scope)}"

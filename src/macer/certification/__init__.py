@@ -1,0 +1,1 @@
+"""CERTIFY and PREDICT: of tensors, of data sets into a journal, of image files."""

@@ -1,0 +1,97 @@
+"""A network of one's own as a run: to be certified and deployed without naming it again."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from macer.certification.target import Target, find_target, is_trained
+from macer.data.sets import Split
+from macer.errors import Mistake
+from macer.models.networks import Normalize
+from macer.runs.model_file import ModelCard, model_bytes
+from macer.runs.run import Run, new_run
+from macer.runs.seals import sealed
+from macer.system.files import write_atomically
+from macer.system.user_code import own_modules
+
+
+def pack(
+    name: str,
+    folder: Path,
+    *,
+    sigma: float,
+    dataset: str,
+    split: Split,
+    classes: Sequence[str],
+    weights: Path | None = None,
+    normalise: str | None = None,
+) -> Run:
+    """Make a run of package.module:function or of a network that macer knows.
+
+    Its model file has the weights, and a card with the network's name, the classes and the shape of
+    the data set, the normalisation and σ. The manifest has the SHA-256 of that file and of the one
+    that the weights came from, and for code of one's own a seal. There is no recipe: nothing is
+    known of the training.
+
+    Args:
+        dataset: its name, for the card.
+        split: of its images, whose shape the network must take.
+        classes: the names of its classes.
+        weights: see `find_target`, as `normalise`.
+    """
+    if weights is None and is_trained(name):
+        raise Mistake(
+            f"network must be one by its name, got {name}, a model that needs no packing: certify, "
+            "predict and export take it as it is"
+        )
+    target = find_target(
+        name, sigma=sigma, split=split, classes=classes, weights=weights, normalise=normalise
+    )
+    card = _card(target, tuple(classes), dataset)
+    _check_rebuilt(target.model, card, split)
+    content = model_bytes(target.model.state_dict(), card)
+    sha256, own = hashlib.sha256(content).hexdigest(), own_modules(name)
+    source = {"file": weights.name, "sha256": target.weights_sha256} if weights else None
+    record = {
+        "recipe": None,
+        "data_sha256": None,  # of training images
+        "packed": {"network": name, "weights": source},
+        **({"code": sealed(own, sha256)} if own else {}),
+        "status": "packed",
+        "weights_sha256": sha256,
+    }
+    run = new_run(folder, record)
+    write_atomically(run.model, content)
+    return run
+
+
+def _card(target: Target, classes: tuple[str, ...], dataset: str) -> ModelCard:
+    normalize = target.model.get_submodule("0")
+    assert isinstance(normalize, Normalize)
+    return ModelCard(
+        architecture=target.name,
+        classes=classes,
+        shape=target.shape,
+        mean=tuple(normalize.mean.flatten().tolist()),
+        std=tuple(normalize.std.flatten().tolist()),
+        sigma=target.sigma,
+        dataset=dataset,
+    )
+
+
+def _check_rebuilt(model: nn.Module, card: ModelCard, split: Split) -> None:
+    """Refuse a function that does not build the same network again, which loading needs."""
+    again = card.build()
+    again.load_state_dict(model.state_dict())
+    first = list(range(min(2, len(split.images))))
+    images = torch.from_numpy(np.asarray(split.images[first])).float() / 255
+    with torch.inference_mode():
+        if not torch.equal(model.eval()(images), again.eval()(images)):
+            raise Mistake(
+                f"{card.architecture} must give the same logits when it is called again and given "
+                "the same weights; keep what decides them in parameters, buffers or constants"
+            )

@@ -1,0 +1,150 @@
+"""The field's class in front of CERTIFY and PREDICT."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from macer.certification.certificate import ABSTAIN
+from macer.certification.largest_radius import Images, as_images, as_tensor, certify, predict
+from macer.errors import Mistake
+from macer.kernels.graph import tensors_of
+from macer.models.inference import for_inference, resolved
+from macer.models.probe import check_model
+
+
+class Smooth:
+    """The field's front to `certify` and `predict`: one image a call.     [Cohen+19, core.py's API]
+
+    The classifier that answers is the one that `macer certify` certifies: the base classifier as
+    `for_inference` prepares it, on the image's device. It is prepared when it is first asked about
+    a shape, and again once the base classifier has changed. Each call draws fresh noise, so that
+    its result is independent of the calls before it: the noise of call i is that of image i.
+
+    Args:
+        precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU.
+        exact, row_by_row: as for `certify`.
+    """
+
+    ABSTAIN = ABSTAIN
+
+    def __init__(
+        self,
+        base_classifier: nn.Module,
+        num_classes: int,
+        sigma: float,
+        *,
+        seed: int = 0,
+        precision: str = "auto",
+        exact: bool | None = None,
+        row_by_row: bool = False,
+    ) -> None:
+        check_model(base_classifier)
+        self.base_classifier = base_classifier
+        self.num_classes = num_classes
+        self.sigma = sigma
+        self.seed = seed
+        self.precision = precision
+        self.exact = exact
+        self.row_by_row = row_by_row
+        self.calls = 0
+        self._prepared: dict[tuple[object, ...], nn.Module] = {}
+        self._state: list[Any] = []  # of the base classifier when they were prepared
+
+    def certify(
+        self, x: Images, n0: int, n: int, alpha: float, batch_size: int | None = None
+    ) -> tuple[int, float]:
+        """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
+        images = self._images(x)
+        [certificate] = certify(
+            self._network(images),
+            images,
+            n0=n0,
+            n=n,
+            alpha=alpha,
+            batch_size=batch_size,
+            **self._settings(),
+        )
+        self._check_classes(len(certificate.selection))
+        return certificate.label, certificate.radius
+
+    def predict(self, x: Images, n: int, alpha: float, batch_size: int | None = None) -> int:
+        """The label at x (channels, height, width), or ABSTAIN."""
+        images = self._images(x)
+        [label] = predict(
+            self._network(images),
+            images,
+            n=n,
+            alpha=alpha,
+            batch_size=batch_size,
+            **self._settings(),
+        )
+        return label
+
+    def _images(self, x: Images) -> Tensor:
+        return as_images(as_tensor(x)[None], exact=self.exact)
+
+    def _settings(self) -> dict[str, Any]:
+        self.calls += 1
+        return {
+            "sigma": self.sigma,
+            "seed": self.seed,
+            "exact": self.exact,
+            "row_by_row": self.row_by_row,
+            "indices": [self.calls - 1],
+        }
+
+    def _network(self, images: Tensor) -> nn.Module:
+        """The base classifier as it is now, prepared for such images."""
+        if not _same(self._state, _state(self.base_classifier)):
+            self._prepared.clear()
+            self._state = [_kept(value) for value in _state(self.base_classifier)]
+        _, channels, height, width = images.shape
+        shape, device = (channels, height, width), images.device
+        precision = resolved(self.precision, device)
+        key = (shape, device, precision)
+        if key not in self._prepared:
+            self._prepared[key] = for_inference(
+                self.base_classifier, shape=shape, precision=precision, device=device
+            )
+        return self._prepared[key]
+
+    def _check_classes(self, classes: int) -> None:
+        if classes != self.num_classes:
+            raise Mistake(
+                f"num_classes must be the network's number of outputs, {classes}, "
+                f"got {self.num_classes}"
+            )
+
+
+def _state(model: nn.Module) -> list[Any]:
+    """What decides a network's function: the kinds of its parts, their numbers and tensors.
+
+    The values themselves are compared. A tensor's version counter would be quicker, but misses
+    what is written through `.data`, as averages of weights often are.
+    """
+    plain = (bool, int, float, str)
+    state: list[Any] = []
+    for part in model.modules():
+        state.append(type(part))
+        state += [
+            (name, value)
+            for name, value in vars(part).items()
+            if isinstance(value, plain) and name != "training"
+        ]
+    return [*state, *tensors_of(model)]
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _same(before: list[Any], now: list[Any]) -> bool:
+    return len(before) == len(now) and all(map(_equal, before, now))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return type(a) is type(b) and bool(a == b)
+    alike = (a.dtype, a.device) == (b.dtype, b.device)
+    return alike and torch.equal(a, b)

@@ -1,0 +1,151 @@
+"""The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from macer.certification.authority import Function, outputs_of, with_code
+from macer.data.sets import Split
+from macer.errors import Mistake
+from macer.models.build import build_model
+from macer.models.networks import MODELS, Normalize
+from macer.models.normalisation import find_normalisation, named_normalisation
+from macer.models.weights import load_weights, read_weights
+from macer.runs.model_file import ModelCard, digest_of_tensors
+from macer.runs.run import load_model, model_file
+from macer.runs.zoo import in_zoo, zoo_file
+from macer.system.files import sha256_of_file
+from macer.system.user_code import names_a_function
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model to certify, and what the journal's header says of it."""
+
+    model: nn.Module
+    name: str  # as the user wrote it
+    architecture: str  # and the hash of its code, where that is the user's
+    sigma: float
+    shape: tuple[int, int, int]
+    num_classes: int
+    weights_sha256: str
+
+
+def function_of(
+    target: Target, model: nn.Module, *, row_by_row: bool, device: torch.device
+) -> Function:
+    """What certificates bind: the target's name and weights, and what the prepared model computes.
+
+    Args:
+        model: the target as certification runs it.
+    """
+    outputs = outputs_of(
+        model, shape=target.shape, sigma=target.sigma, device=device, row_by_row=row_by_row
+    )
+    return Function(target.architecture, target.weights_sha256, outputs)
+
+
+def find_target(
+    name: str,
+    *,
+    sigma: float | None,
+    split: Split,
+    classes: Sequence[str],
+    weights: Path | None = None,
+    normalise: str | None = None,
+    code: Collection[str] = (),
+) -> Target:
+    """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
+
+    Args:
+        classes: the names of the data set's classes.
+        weights: a file for a network by name; a function may come without one.
+        normalise: the normalisation before a network by name, see `named_normalisation`.
+        code: modules that a model file may name, see `load_model`; `name` itself may be any.
+    """
+    check_target(name, weights=weights, normalise=normalise)
+    if weights is None and is_trained(name):
+        target, card = trained_target(name, code=code)
+        _check_data(card, name, sigma, classes)
+        return target
+    if sigma is None:
+        raise Mistake(f"sigma must be given to certify {name}; add --sigma")
+    channels, height, width = split.images.shape[1:]
+    shape = (channels, height, width)
+    model = build_model(name, num_classes=len(classes), shape=shape)
+    code = with_code(name)
+    if weights is None:
+        model[0] = Normalize(*named_normalisation(normalise or "none", channels))
+        return Target(model, name, code, sigma, shape, len(classes), weights_digest(model))
+    file = read_weights(weights)
+    place = load_weights(model[1], file, name)
+    normalisation = find_normalisation(file, place, name, asked=normalise, channels=channels)
+    model[0] = Normalize(*normalisation)
+    # The hash of a file does not tell what stands before its network: the architecture does.
+    architecture = f"{code}, {normalisation}"
+    return Target(model, name, architecture, sigma, shape, len(classes), file.sha256)
+
+
+def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
+    """Refuse what names no model, and settings that do not belong to the model it names."""
+    if in_zoo(name):
+        zoo_file(name)  # refuses a name that is none
+    elif weights is not None and (name in MODELS or names_a_function(name)):
+        return
+    if is_trained(name):
+        for setting, value in (("weights", weights), ("normalise", normalise)):
+            if value is not None:
+                raise Mistake(
+                    f"{setting} must be left out for {name}, which has its own, got {value}"
+                )
+    elif name in MODELS:
+        raise Mistake(f"weights must be given to certify {name}; add --weights FILE")
+    elif weights is None and not names_a_function(name):
+        raise Mistake(
+            f"no run or model at {name}; name a run folder, a model file or package.module:function"
+        )
+
+
+def is_trained(name: str) -> bool:
+    """Whether a name is that of a run, of a model file or of a model of the zoo."""
+    return in_zoo(name) or Path(name).exists()
+
+
+def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, ModelCard]:
+    """The model of a run folder, of a model file or of the zoo, and what its file says of it."""
+    model, card = load_model(name, code=code)
+    target = Target(
+        model,
+        name,
+        with_code(card.architecture),
+        card.sigma,
+        card.shape,
+        len(card.classes),
+        sha256_of_file(model_file(name)),
+    )
+    return target, card
+
+
+def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequence[str]) -> None:
+    """Refuse a data set of other classes than the model's, and another σ."""
+    if len(classes) != len(card.classes):
+        raise Mistake(
+            f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
+            "choose another --dataset"
+        )
+    for i, (known, found) in enumerate(zip(card.classes, classes, strict=True)):
+        if known != found:
+            raise Mistake(
+                f"class {i} must be {known}, as {name} was trained, the data set has {found}; "
+                "choose another --dataset"
+            )
+    if sigma is not None and sigma != card.sigma:
+        raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
+
+
+def weights_digest(model: nn.Module) -> str:
+    """The SHA-256 of a model's tensors, for models that come without a file."""
+    return digest_of_tensors(model.state_dict())

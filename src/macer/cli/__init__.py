@@ -1,0 +1,5 @@
+"""The command `macer`."""
+
+from macer.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,175 @@
+"""The command `macer`: its commands, and how each ends."""
+
+import errno
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from cyclopts import App, CycloptsError
+
+from macer import __version__
+from macer.cli.about import bench, data, recipes, zoo
+from macer.cli.audit import attack, verify
+from macer.cli.certify import certify, merge, predict
+from macer.cli.compare import compare, demo
+from macer.cli.pack import pack
+from macer.cli.paper import paper
+from macer.cli.printing import print_document, silenced
+from macer.cli.report import history, report
+from macer.cli.train import export, fields_of_recipe, train
+from macer.errors import AuditFailed, Mistake
+from macer.report.markup import one_line
+from macer.system.commit import commit, shortened
+from macer.system.processes import ToldElsewhere, is_first, is_first_here, started_by_torchrun
+from macer.system.signals import Stopped
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
+BUG = 70  # its exit code: EX_SOFTWARE of sysexits.h
+
+
+def _version() -> str:
+    known = commit()
+    return f"macer {__version__}" + (f" ({shortened(known)})" if known else "")
+
+
+app = App(
+    name="macer",
+    help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
+    help_epilogue="--json: print one JSON document instead, on standard output.",
+    version=_version,
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,  # which would leave without a word
+)
+app.command(demo)
+app.command(train, config=fields_of_recipe)
+app.command(certify)
+app.command(verify)
+app.command(merge)
+app.command(attack)
+app.command(predict)
+app.command(report)
+app.command(history)
+app.command(compare)
+app.command(paper)
+app.command(pack)
+app.command(export)
+app.command(zoo)
+app.command(recipes)
+app.command(data)
+app.command(bench)
+
+
+class Ending(NamedTuple):
+    """How a command ended that did not succeed."""
+
+    code: int
+    kind: str
+    line: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in _options(given)
+    if as_json:
+        given.remove("--json")
+    command = given[0] if given and given[0] in app else None
+    try:
+        ending = _run(given, command, as_json)
+        if ending and as_json:
+            with _where_there_is_room():
+                error = {"kind": ending.kind, "message": ending.line}
+                print_document(command, {"error": error})
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stdout = None  # nothing to flush at the exit
+        return 141
+    return ending.code if ending else 0
+
+
+def _options(given: Sequence[str]) -> Sequence[str]:
+    """The arguments before --, after which none is a flag."""
+    return given[: given.index("--")] if "--" in given else given
+
+
+def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | None:
+    """Run a command and print what comes of it; help is for people alone."""
+    helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
+    try:
+        _check_processes(given)
+        with silenced(as_json and not helps):
+            result = app(given, exit_on_error=False, print_error=False)
+        if as_json and not helps:
+            print_document(command, result)
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt, Stopped) as error:
+        return _ending(error, command)
+    return None
+
+
+def _ending(error: BaseException, command: str | None) -> Ending:
+    """Say how the command ended: a user's mistake in one line, a bug by its traceback."""
+    if isinstance(error, ToldElsewhere):
+        return Ending(2, "mistake", str(error))
+    ending = _expected(error, command)
+    with _where_there_is_room():
+        if ending is None:
+            traceback.print_exception(error)
+        elif not isinstance(error, Stopped) or is_first():
+            _complain(ending, error)
+    return ending or Ending(BUG, "bug", f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _where_there_is_room() -> Iterator[None]:
+    """A full disk does not change how a command ended."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+
+
+def _expected(error: BaseException, command: str | None) -> Ending | None:
+    """How an exception ends a command; None for a bug."""
+    match error:
+        case CycloptsError():
+            return Ending(2, "mistake", " ".join(str(error).split()))
+        case Mistake():
+            return Ending(2, "mistake", str(error))
+        case AuditFailed():
+            return Ending(1, "not verified", str(error))
+        case OSError() if error.filename is not None or error.errno in NO_ROOM:
+            what = f"cannot use {error.filename}" if error.filename else "cannot write"
+            return Ending(2, "mistake", f"{what}: {error.strerror}")
+        case Stopped():
+            how = CONTINUED.get(command or "", "begin again")
+            return Ending(128 + error.signal_number, "stopped", f"{error}; {how}")
+        case KeyboardInterrupt():
+            return Ending(130, "stopped", "interrupted")
+    return None
+
+
+CONTINUED = {
+    "train": "continue with --resume",
+    "certify": "the same command continues",
+    "compare": "the same command continues",
+    "paper": "the same command continues",
+}
+
+
+def _check_processes(given: Sequence[str]) -> None:
+    """Refuse several processes for what one alone can do."""
+    if started_by_torchrun() and given[:1] not in (["train"], ["certify"]):
+        command = given[0] if given else "macer"
+        raise Mistake(f"torchrun must start train or certify, got {command}; run it in one process")
+
+
+def _complain(ending: Ending, error: BaseException) -> None:
+    """One line on standard error; of several processes the first, or one that says which it is."""
+    process = getattr(error, "__notes__", [])
+    what = [ending.kind] if ending.kind == "not verified" else []
+    if is_first_here() or process:
+        sys.stderr.write(f"macer: {one_line(': '.join([*process, *what, ending.line]))}\n")

@@ -1,0 +1,224 @@
+"""`macer verify` and `macer attack`: do a run's certificates stand?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from macer.cli.parameters import Code, Data, Device, Normalise, Weights, chosen_device
+from macer.cli.printing import Result, print_line
+from macer.errors import Mistake
+from macer.recipes import Whole
+from macer.runs.zoo import certificates_folder, in_zoo
+
+if TYPE_CHECKING:
+    import torch
+
+    from macer.certification.journal import Contents
+    from macer.certification.target import Target
+    from macer.data.sets import Split
+
+Certificates = Annotated[
+    Path,
+    Parameter(
+        help="A folder with certificates, or zoo:NAME for those in runs/zoo-NAME, else its own."
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CertifiedModel:
+    """The model that certificates are of, where it is not the run's own."""
+
+    target: str | None = None
+    "The model they are of; the run's own by default."
+    weights: Weights = None
+    normalise: Normalise = None
+    code: Code = ()
+
+
+def verify(
+    run: Certificates,
+    /,
+    *,
+    model: CertifiedModel = CertifiedModel(),
+    resample: Whole | None = None,
+    partial: bool = False,
+    start: Whole | None = None,
+    stop: Whole | None = None,
+    skip: Whole | None = None,
+    data: Data = None,
+    device: Device = "auto",
+) -> Result:
+    """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
+
+    Parameters
+    ----------
+    resample
+        Images to choose at random and to certify again from their seeds; by default as many as
+        find a false record with probability 0.95, if one in a hundred is false.
+    partial
+        Verify the certificates that are there, even if some that were asked for are not.
+    start
+        With stop and skip: images that must be among them, whatever the journal was asked for.
+    stop
+        Image to stop before.
+    skip
+        Only images whose number is a multiple of this must be.
+    """
+    from macer.audit import verify as verification
+    from macer.certification.data_set import chosen_images
+    from macer.certification.scope import images_of
+
+    if resample is not None and resample < 0:
+        raise Mistake(f"resample must be at least 0, got {resample}")
+    device_ = chosen_device(device)
+    contents, split, found = _sources(run, model, data, device_)
+    expected: Sequence[int] = ()
+    if (start, stop, skip) != (None, None, None):
+        expected = chosen_images(len(split.images), start or 0, stop, 1 if skip is None else skip)
+    verification.check_complete(contents, expected, partial=partial)
+    print_line(verification.scope_line(contents))
+    print_line(f"{verification.recompute(contents)} certificates follow from their counts")
+    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
+    outputs = "its outputs, " if "outputs" in contents.header else ""  # older journals lack them
+    print_line(f"model, {outputs}data, labels and table are those of the journal")
+    resampled = _draw_again(contents, found, split, resample, device_)
+    return {
+        "folder": certificates_folder(run),
+        "certificates": len(contents.records),
+        "asked": None if contents.scope is None else len(images_of(contents.scope)),
+        "resampled": resampled,
+        "power": verification.power(len(contents.records), resampled),
+    }
+
+
+def _draw_again(
+    contents: "Contents",
+    target: "Target",
+    split: "Split",
+    resample: int | None,
+    device: "torch.device",
+) -> int:
+    """Certify some images again from their seeds, where that can be repeated; how many."""
+    from macer.audit import verify as verification
+    from macer.system.progress import bar
+
+    images = len(contents.records)
+    if resample is None and (reason := verification.elsewhere(contents.header, device)):
+        print_line(f"no image sampled again, since it cannot be done here: {reason}")
+        return 0
+    drawn = verification.enough(images) if resample is None else min(resample, images)
+    if not drawn:
+        print_line("no image sampled again: that the counts are those of the seed is not checked")
+        return 0
+    again = verification.resample(contents, target, split, images=drawn, device=device)
+    with bar("sampling again", drawn, "images") as advance:
+        for _ in again:
+            advance(1)
+    print_line(
+        f"{drawn} images sampled again: equal counts; if one record in a hundred were false, one "
+        f"of them would be found with probability {verification.power(images, drawn):.2f}"
+    )
+    return drawn
+
+
+def attack(
+    run: Certificates,
+    /,
+    *,
+    model: CertifiedModel = CertifiedModel(),
+    images: Whole = 100,
+    scale: float = 0.999,
+    restarts: Whole = 3,
+    steps: Whole = 20,
+    m: Whole = 32,
+    n: Whole = 2000,
+    seed: Whole = 0,
+    data: Data = None,
+    device: Device = "auto",
+) -> Result:
+    """Try to falsify a run's certificates by attacks from inside their balls.
+
+    Parameters
+    ----------
+    images
+        Certified images to attack, the first ones.
+    scale
+        How far an attack may go, as a multiple of the certified radius; 2 shows that it bites.
+    restarts
+        Attacks on an image: one from the image, the others from random points of the ball.
+    steps
+        Steps of an attack.
+    m
+        Noisy copies it goes through.
+    n
+        Fresh samples that judge what it has found.
+    seed
+        Seed of the noise.
+    """
+    from macer.audit import falsify as falsification
+    from macer.system.progress import bar
+
+    search = falsification.Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
+    device_ = chosen_device(device)
+    contents, split, found = _sources(run, model, data, device_)
+    records = falsification.chosen_records(contents, images)
+    trials = []
+    with bar("attacking", restarts * len(records), "attacks") as advance:
+        for trial in falsification.falsify(contents, records, found, split, search, device=device_):
+            trials.append(trial)
+            advance(1)
+    findings = falsification.findings(trials, contents)
+    for line in falsification.summary(findings, search):
+        print_line(line)
+    falsification.check(trials, contents)
+    return {"folder": certificates_folder(run), "search": search, "findings": findings}
+
+
+def _sources(
+    run: Path, model: CertifiedModel, data: Path | None, device: "torch.device"
+) -> tuple["Contents", "Split", "Target"]:
+    """A run's certificates, and the data and the model that they are of."""
+    from macer.audit import verify as verification
+    from macer.certification.target import find_target
+    from macer.data.sets import classes_of, load
+
+    for flag in ("weights", "normalise"):
+        if getattr(model, flag) is not None and model.target is None:
+            raise Mistake(f"target must be given with {flag}; add --target NAME")
+    contents = verification.read_certificates(certificates_folder(run))
+    name = contents.header["dataset"]
+    target = model.target or _own_model(run, contents.header["weights_sha256"])
+    split = load(name, contents.header.get("split", "test"), data)
+    found = find_target(
+        target,
+        sigma=contents.header["sigma"],
+        split=split,
+        classes=classes_of(name, data),
+        weights=model.weights,
+        normalise=model.normalise,
+        code=model.code,
+    )
+    verification.check_sources(contents, found, split, device)
+    return contents, split, found
+
+
+def _own_model(run: Path, sha256: str) -> str:
+    """The model beside the certificates, or that of the run whose folder they lie in."""
+    from macer.runs.run import Run
+    from macer.system.files import sha256_of_file
+
+    if in_zoo(run) or Run(run).model.is_file():
+        return str(run)
+    for folder in run.resolve().parents[:2]:  # of RUN/held-out, RUN/held-out/bernstein-4
+        model = Run(folder).model
+        if model.is_file() and sha256_of_file(model) == sha256:
+            return str(folder)
+    raise Mistake(
+        f"target must be given where no model lies beside the certificates, in {run}; add "
+        "--target RUN"
+    )

@@ -1,0 +1,232 @@
+"""`macer certify`, `merge` and `predict`: certificates of a data set, or of image files."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from macer.cli.parameters import (
+    Code,
+    Data,
+    Device,
+    Normalise,
+    Precision,
+    Skip,
+    Start,
+    Stop,
+    Weights,
+    chosen_device,
+)
+from macer.cli.printing import Result, print_line, print_report
+from macer.errors import Mistake
+from macer.recipes import CertifyRecipe, Whole
+from macer.runs.zoo import in_zoo, user_folder
+from macer.system.processes import joined
+
+if TYPE_CHECKING:
+    from macer.certification.journal import Contents
+
+
+def certify(
+    target: str,
+    *,
+    settings: CertifyRecipe = CertifyRecipe(),  # noqa: B008  frozen
+    weights: Weights = None,
+    normalise: Normalise = None,
+    sigma: float | None = None,
+    dataset: str | None = None,
+    data: Data = None,
+    code: Code = (),
+    start: Start = 0,
+    stop: Stop = None,
+    skip: Skip = 1,
+    held_out: bool = False,
+    family: bool = False,
+    soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
+    out: Path | None = None,
+    batch_size: Whole | None = None,
+    device: Device = "auto",
+) -> Result:
+    """Certify a model's test images, or those it held out; continues where it stopped.
+
+    Parameters
+    ----------
+    target
+        A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
+        or with weights a network that macer knows, such as resnet110.
+    sigma
+        Noise level; needed only for a function or a network by name.
+    dataset
+        Data set; the one the model was trained on by default.
+    held_out
+        Certify the training images that the run held out, to choose settings by, into
+        RUN/held-out; their numbers are those among all training images.
+    family
+        Share alpha among the images chosen: then all certificates hold together with 1 − alpha.
+    soft_betas
+        Certify the soft classifier at these β too, by Bernstein from the same samples, each into
+        a folder bernstein-BETA of its own.
+    out
+        Folder for the certificates; by default the run itself, and runs/zoo-NAME for zoo:NAME.
+    batch_size
+        Noisy images the network sees at once.
+    """
+    from macer.certification.data_set import certify_data_set, chosen_images
+    from macer.certification.journal import HELD_OUT
+    from macer.certification.shards import certify_together
+    from macer.certification.target import check_target, find_target
+    from macer.data.sets import classes_of, load
+    from macer.training.held_out import check_held_out, first_held_out
+
+    check_target(target, weights=weights, normalise=normalise)
+    if held_out:
+        check_held_out(target, weights)  # before data are read
+    folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
+    name = dataset or _dataset_of(target, weights, code)
+    part = "train" if held_out else "test"
+    split = load(name, part, data)
+    found = find_target(
+        target, sigma=sigma, split=split, classes=classes_of(name, data),
+        weights=weights, normalise=normalise, code=code,
+    )  # fmt: skip
+    first = first_held_out(target, split) if held_out else 0
+    indices = chosen_images(len(split.images), start, stop, skip, first=first)
+    if family:
+        settings = replace(settings, alpha=settings.alpha / len(indices))
+    device_ = chosen_device(device)
+
+    def certify_into(where: Path, some: Sequence[int], asked: Sequence[int]) -> "Contents":
+        return certify_data_set(
+            found, split, name, some, settings, where,
+            device=device_, batch_size=batch_size, soft_betas=soft_betas, part=part,
+            asked=asked, family=len(indices) if family else None,
+        )  # fmt: skip
+
+    with joined(device_) as ranks:
+        contents = certify_together(
+            certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
+        )
+    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    result = _told(contents, folders)
+    if out is None and (held_out or in_zoo(target)):
+        print_line(f"certificates: {folder}")
+    return result
+
+
+def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
+    """Print what folders of certificates say: scores, or what holds at one radius."""
+    from macer.certification.data_set import at_radius
+    from macer.report.logs import read_log
+
+    result: Result = {
+        "folder": folders[0],
+        "certificates": len(contents.records),
+        "report": None,
+        "at_radius": None,
+    }
+    if contents.header["radius"] is None:
+        return result | {"report": print_report([read_log(folder) for folder in folders])}
+    found = at_radius(contents)
+    print_line(found.line())
+    return result | {"at_radius": found}
+
+
+def _folder_of(target: str, weights: Path | None) -> Path:
+    if in_zoo(target):
+        return user_folder(target)
+    if weights is None and Path(target).is_dir():
+        return Path(target)
+    raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
+
+
+def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
+    from macer.certification.target import is_trained
+    from macer.data.formats import ARRAYS
+    from macer.runs.run import load_model
+
+    if weights is None and is_trained(target):
+        name = load_model(target, code=code)[1].dataset
+        if name == ARRAYS:
+            raise Mistake(
+                f"dataset must be given to certify {target}, which was trained on arrays of a "
+                "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
+            )
+        return name
+    raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+
+
+def merge(*parts: Path, out: Path) -> Result:
+    """Put certificates that were made in parts, on several machines say, into one folder.
+
+    Parameters
+    ----------
+    parts
+        Folders with certificates of the same model, data and settings.
+    out
+        Folder for all of them; a new one, or one to add to.
+    """
+    from macer.certification.data_set import check_place
+    from macer.certification.journal import JOURNAL, merge_journals, read_journal
+    from macer.system.progress import note
+
+    if not parts:
+        raise Mistake("parts must name at least one folder with certificates, got none")
+    header = read_journal(parts[0] / JOURNAL).header
+    check_place(out, header["weights_sha256"], header.get("split", "test"))
+    contents = merge_journals(parts, out)
+    if contents.dropped:
+        note(f"the parts hold {contents.dropped} damaged records, which do not count")
+    print_line(f"{len(contents.records)} certificates in {out}")
+    return _told(contents, [out]) | {"dropped": contents.dropped}
+
+
+def predict(
+    run: Path,
+    /,
+    *images: Path,
+    n0: Whole = 100,
+    n: Whole = 10_000,
+    alpha: float = 0.001,
+    radius: float | None = None,
+    seed: Whole = 0,
+    precision: Precision = "auto",
+    row_by_row: bool = False,
+    code: Code = (),
+    device: Device = "auto",
+) -> Result:
+    """Label image files with a certified radius, or abstain.
+
+    Parameters
+    ----------
+    run
+        A run folder, a model file or zoo:NAME.
+    images
+        Image files of the model's size; of any size for a model of ImageNet.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a label's radius is false, for each image.
+    radius
+        Ask only whether the label holds within this radius: usually far fewer samples.
+    seed
+        Seed of the noise.
+    row_by_row
+        Show the network one noisy image at a time, if its rows depend on one another; slow.
+    """
+    from macer.certification.predict_files import predict_files
+
+    if not images:
+        raise Mistake("images must name at least one file, got none")
+    device_ = chosen_device(device)
+    predictions = []
+    for prediction in predict_files(
+        run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
+        row_by_row=row_by_row, device=device_, code=code,
+    ):  # fmt: skip
+        print_line(*prediction.fields())
+        predictions.append(prediction)
+    return {"run": run, "predictions": predictions}

@@ -1,0 +1,97 @@
+"""`macer demo` and `macer compare`: methods side by side, trained and certified."""
+
+from pathlib import Path
+
+from macer.cli.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
+from macer.cli.printing import Result, print_line, print_report, print_table
+from macer.cli.train import recipe_of
+from macer.errors import Mistake
+from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
+
+
+def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:
+    """Train, certify and report on the embedded data: Gaussian against MACER, in two minutes.
+
+    Parameters
+    ----------
+    out
+        Folder for the two runs, the curves and the page; must not exist.
+    """
+    from macer.experiments.demo import run_demo
+
+    made = run_demo(out, chosen_device(device))
+    table = print_report(made.logs)
+    print_line(made.line())
+    print_line(f"curves: {made.plot}")
+    print_line(f"page:   {made.html}")
+    return {"out": out, "report": table, "plot": made.plot, "html": made.html}
+
+
+def compare(
+    *recipes: str,
+    out: Path,
+    data: Data = None,
+    seeds: Whole = 3,
+    n0: Whole = 100,
+    n: Whole = 1000,
+    alpha: float = 0.001,
+    score: bool = False,
+    start: Start = 0,
+    stop: Stop = None,
+    skip: Skip = 10,
+    held_out: Whole = 0,
+    code: Code = (),
+    device: Device = "auto",
+) -> Result:
+    """Train recipes with the same seeds, certify the models, and compare them with the first.
+
+    Parameters
+    ----------
+    recipes
+        Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
+    out
+        Folder of the runs, OUT/RECIPE/seed-S; what is finished there is not done again.
+    seeds
+        Models of each recipe.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a certificate is false, for each image.
+    score
+        Abstain at once where the selected class is wrong: the same table for less work.
+    held_out
+        Keep the last N training images out of every training and certify these, instead of test
+        images: to choose settings by.
+    """
+    from macer.experiments import compare as comparison
+
+    names = recipes or _sample_recipes()
+    runs = [run_name(name) for name in names]
+    if len(set(runs)) < len(runs):
+        raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    entries = comparison.compare(
+        {run: recipe_of(name, code=code) for run, name in zip(runs, names, strict=True)},
+        out,
+        seeds=seeds,
+        settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
+        data=data,
+        start=start,
+        stop=stop,
+        skip=skip,
+        device=chosen_device(device),
+        held_out=held_out,
+        code=code,
+    )
+    notes = comparison.notes(entries)
+    print_table(*comparison.cells(entries))
+    for line in notes:
+        print_line(line)
+    return {"out": out, "recipes": comparison.scores(entries), "notes": notes}
+
+
+def _sample_recipes() -> list[str]:
+    """The recipes for the embedded sample, Gaussian training first."""
+    names = [name for name in recipe_names() if name.startswith("sample/")]
+    return sorted(names, key=lambda name: name != "sample/gaussian")

@@ -1,0 +1,79 @@
+"""Parameters that commands share, and the device that one of them chooses."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
+
+from macer.errors import Mistake
+from macer.recipes import Whole
+from macer.system.processes import started_by_torchrun
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _modules(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Refuse what is not the name of a module."""
+    for name in (token.value for token in tokens):
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"must be the name of a module, such as mynets, got {name}")
+    return tuple(token.value for token in tokens)
+
+
+Code = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="Module of your own whose code a file may name; a run of your own needs none.",
+        converter=_modules,
+        negative="",
+    ),
+]
+Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Weights = Annotated[
+    Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
+]
+Normalise = Annotated[
+    str | None,
+    Parameter(help="What stands before the network: none, a name such as cohen-cifar10, MEAN/STD."),
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16"],
+    Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
+]
+Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
+Start = Annotated[Whole, Parameter(help="First image, by its number.")]
+Stop = Annotated[Whole | None, Parameter(help="Image to stop before; all by default.")]
+Skip = Annotated[Whole, Parameter(help="Certify only images whose number is a multiple of this.")]
+
+
+def chosen_device(name: str) -> "torch.device":
+    """The one place that chooses a device."""
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise Mistake(f"device must be auto, cpu or cuda, got {name}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and started_by_torchrun():
+        return _own_gpu()
+    return torch.device(name)
+
+
+def _own_gpu() -> "torch.device":
+    """The GPU of this process among those of its machine."""
+    import torch
+
+    processes, gpus = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+    if processes > gpus:
+        raise Mistake(
+            f"nproc-per-node must be at most the number of GPUs, {gpus}, got {processes}; or add "
+            "--device cpu"
+        )
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device

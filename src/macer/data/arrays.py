@@ -1,0 +1,235 @@
+"""Images and labels that a caller hands over, in whatever form, checked and made a `Split`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from macer.data.formats import ARRAYS, Images, Split
+from macer.data.image_files import ImageFiles
+from macer.data.sets import DATASETS
+from macer.errors import Mistake
+from macer.system.typed import shown, wrong
+
+Data: TypeAlias = Split | tuple[Any, Any] | Sequence[tuple[Any, Any]] | Dataset[Any]
+
+_FORMS = "(images, labels), a sequence of (image, label) pairs, or what macer.data.load returns"
+_SHAPE = "(images, channels, height, width) or (images, height, width)"
+_BLOCK = 1024  # images that are checked at once: floats take eight times their pixels' memory
+_SLACK = 1e-4  # of a level: float32's rounding of k/255 is below, in whatever type it comes
+
+
+def as_split(data: Data) -> Split:
+    """Checked images and labels of a `Split`, of a pair of arrays, or of a sequence of pairs.
+
+    Arrays are NumPy's, tensors on any device, or lists. 8-bit images stay as they are; floats in
+    [0, 1] must be multiples of 1/255, as 8-bit images in floats are, and become those 8 bits.
+    Each image of a sequence, such as a torch Dataset, is read once; Pillow's are taken too.
+
+    Args:
+        data: of images (images, channels, height, width), or without the channels if there is one.
+    """
+    images, labels, dataset = _parts(data)
+    pixels = images if isinstance(images, ImageFiles) else _pixels(_array("images", images))
+    if dataset == ARRAYS and isinstance(pixels, np.ndarray) and pixels.max() <= 1:
+        raise Mistake(
+            f"images must not all be black, got no value above {pixels.max()} of 255; "
+            "multiply images of 0 and 1 by 255, and floats before they become whole numbers"
+        )
+    return Split(pixels, _labels(_array("labels", labels), pixels), dataset)
+
+
+def class_names(classes: Sequence[str] | None, split: Split) -> tuple[str, ...]:
+    """Names for the classes of the labels: those given; else the data set's; else 0, 1, …"""
+    if classes is None:
+        known = DATASETS.get(split.dataset)
+        names = known.classes if known and known.classes else _numbers(split.labels)
+    else:
+        names = _names(classes)
+    _check_below("labels", split.labels, len(names), "the number of classes")
+    return names
+
+
+class _Parts(NamedTuple):
+    images: Any
+    labels: Any
+    dataset: str = ARRAYS
+
+
+def _parts(data: Any) -> _Parts:
+    if isinstance(data, Split):
+        return _Parts(data.images, data.labels, data.dataset)
+    if _is_pair(data):
+        return _Parts(*data)
+    if isinstance(data, tuple):
+        raise Mistake(f"data must be {_FORMS}, got a tuple of {len(data)}")
+    if isinstance(data, str | bytes | Mapping | np.ndarray | Tensor) or not (
+        hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    ):
+        raise wrong("data", _FORMS, data, "give the dataset of a loader, labels beside images")
+    items = [_item(number, data[number]) for number in range(len(data))]
+    return _Parts([image for image, _ in items], [label for _, label in items])
+
+
+def _is_pair(data: Any) -> bool:
+    """Whether these are images and labels: a tuple, or the list that a loader makes of a batch."""
+    if isinstance(data, list) and all(isinstance(part, tuple) for part in data):
+        return False  # two pairs of an image and a label
+    return isinstance(data, tuple | list) and len(data) == 2
+
+
+def _item(number: int, item: Any) -> tuple[Any, Any]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        found = f"{len(item)} values" if isinstance(item, tuple | list) else shown(item)
+        raise Mistake(f"data must have an image and a label in each place, got {found} in {number}")
+    image, label = item
+    return image, label
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    """A NumPy array of anything that is one."""
+    if isinstance(values, list | tuple):
+        readable: Any = [_element(name, value) for value in values]
+    else:
+        readable = _element(name, values)
+    try:
+        return np.asarray(readable)
+    except (ValueError, TypeError, RuntimeError):
+        raise Mistake(
+            f"{name} must be an array, got {type(values).__name__} of parts of different shapes or "
+            "types; bring them to one"
+        ) from None
+
+
+def _element(name: str, value: Any) -> Any:
+    """What NumPy can read: a tensor from its device, one of Pillow's images channels first."""
+    if isinstance(value, Tensor):
+        try:
+            return value.detach().cpu().numpy()
+        except (TypeError, RuntimeError, NotImplementedError):
+            kind = f"{value.layout} of {value.dtype}".replace("torch.", "")
+            raise Mistake(
+                f"{name} must be a tensor that NumPy can read, got {kind}; make it dense and "
+                "float32 or uint8"
+            ) from None
+    if isinstance(value, Image.Image):
+        if value.mode not in ("L", "RGB"):
+            raise Mistake(
+                f'{name} must be of mode L or RGB, got {value.mode}; image.convert("RGB") makes one'
+            )
+        return np.asarray(value) if value.mode == "L" else np.asarray(value).transpose(2, 0, 1)
+    return value
+
+
+def _pixels(images: np.ndarray) -> np.ndarray:
+    """8-bit images of four dimensions."""
+    if images.dtype.kind not in "iuf":
+        remedy = '; images.astype("uint8") * 255 makes them' if images.dtype.kind == "b" else ""
+        raise Mistake(f"images must be uint8, or floats in [0, 1], got {images.dtype}{remedy}")
+    if not images.size:
+        raise Mistake(f"images must not be empty, got shape {images.shape}")
+    if images.ndim not in (3, 4):
+        raise Mistake(f"images must be {_SHAPE}, got shape {images.shape}; reshape them")
+    images = images if images.ndim == 4 else images[:, None]
+    if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
+        raise Mistake(
+            f"images must have their channels first, got shape {images.shape}; "
+            "images.transpose(0, 3, 1, 2) of an array or .permute(0, 3, 1, 2) of a tensor puts "
+            "them there"
+        )
+    if images.dtype.kind == "f":
+        return _levels(images)
+    if images.dtype != np.uint8 and not 0 <= images.min() <= images.max() <= 255:
+        value = images.min() if images.min() < 0 else images.max()
+        raise Mistake(f"images of whole numbers must be 0 … 255, got {value}")
+    return np.require(images, np.uint8, ["C", "W", "O"])
+
+
+def _levels(images: np.ndarray) -> np.ndarray:
+    """The k of images k/255."""
+    pixels = np.empty(images.shape, np.uint8)
+    slack = max(_SLACK, 64 * float(np.finfo(images.dtype).eps))  # half a step of the type below 1
+    for start in range(0, len(images), _BLOCK):
+        block = images[start : start + _BLOCK].astype(np.float64)
+        if not (block.min() >= 0 and block.max() <= 1):  # nor of NaN
+            raise _out_of_range(block)
+        levels = np.rint(block * 255)
+        off = np.abs(block * 255 - levels) > slack
+        if off.any():
+            raise Mistake(
+                "images of floats must be multiples of 1/255, as 8-bit images are, got "
+                f'{block[off][0]:g}; (images * 255).round().astype("uint8") rounds them'
+            )
+        pixels[start : start + _BLOCK] = levels
+    return pixels
+
+
+def _out_of_range(block: np.ndarray) -> Mistake:
+    value = block[~((block >= 0) & (block <= 1))][0]
+    remedy = "give them as they were before they were normalised: TrainRecipe(normalise=True) does "
+    remedy += "it in the model"
+    if not np.isfinite(block).all():
+        value, remedy = block[~np.isfinite(block)][0], "correct the data"
+    elif block.min() >= 0 and block.max() <= 255 and (block == np.rint(block)).all():
+        remedy = 'images.astype("uint8") takes them as 8-bit images'
+    return Mistake(f"images of floats must be in [0, 1], got {value:g}; {remedy}")
+
+
+def _labels(labels: np.ndarray, images: Images) -> np.ndarray:
+    """One whole number an image, from 0 on."""
+    if labels.ndim != 1:
+        remedy = "reshape(-1)" if labels.size == len(images) else "argmax(1)"
+        raise Mistake(
+            f"labels must be one number an image, got shape {labels.shape}; labels.{remedy} may be "
+            "what you mean"
+        )
+    if labels.dtype.kind in "US":
+        raise Mistake(
+            f"labels must be whole numbers, got {shown(str(labels[0]))}; "
+            "classes, labels = np.unique(labels, return_inverse=True) numbers them"
+        )
+    if labels.dtype.kind not in "iuf":
+        raise Mistake(f"labels must be whole numbers, got {labels.dtype}")
+    if len(labels) != len(images):
+        raise Mistake(f"labels must be one an image, got {len(labels)} for {len(images)} images")
+    whole = np.isfinite(labels) & (labels == np.rint(labels))
+    if not whole.all():
+        raise Mistake(f"labels must be whole numbers, got {labels[~whole][0]:g}")
+    if labels.min() < 0:
+        raise Mistake(f"labels must be at least 0, got {labels.min():g}; they count from 0")
+    _check_below("labels", labels, 2**31, "a number of classes")
+    return np.require(labels, np.int64, ["C", "W", "O"])
+
+
+def _check_below(name: str, labels: np.ndarray, count: int, what: str) -> None:
+    if labels.max() >= count:
+        raise Mistake(
+            f"{name} must be below {count:,}, {what}, got {labels.max():.0f} at image "
+            f"{int(labels.argmax())}"
+        )
+
+
+def _numbers(labels: np.ndarray) -> tuple[str, ...]:
+    """0, 1, … for labels that leave none out: else they may count from 1, or be no numbers."""
+    present = np.unique(labels)
+    missing = np.flatnonzero(present != np.arange(len(present)))
+    if len(missing):
+        raise Mistake(
+            f"classes must be named where a label has no image, got none of label {missing[0]} but "
+            f"one of {present[-1]}; labels count from 0"
+        )
+    return tuple(map(str, range(max(2, len(present)))))
+
+
+def _names(classes: Any) -> tuple[str, ...]:
+    if not isinstance(classes, list | tuple) or not all(isinstance(name, str) for name in classes):
+        raise wrong(
+            "classes", "a list of names, one a label", classes,
+            "tuple(map(str, range(10))) names ten by their numbers",
+        )  # fmt: skip
+    if len(classes) < 2 or len(set(classes)) < len(classes):
+        raise wrong("classes", "two or more different names", list(classes))
+    return tuple(str(name) for name in classes)

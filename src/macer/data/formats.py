@@ -1,0 +1,229 @@
+"""How the files of image data sets lie and are read; no file runs code."""
+
+import gzip
+import io
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from macer.errors import Mistake
+from macer.system.files import opened, read_file
+from macer.system.pickles import Call, RefusedName, read_pickle
+
+if TYPE_CHECKING:
+    from macer.data.image_files import ImageFiles
+
+SPLITS = ("train", "test")
+
+_CIFAR10_IMAGES = 10_000  # in every batch file
+_CIFAR10_RECORD = 1 + 3 * 32 * 32
+_LARGEST_IDX = 1 << 30  # bytes, unzipped; EMNIST's 697,932 images take half of it
+_LARGEST_PICKLE = 1 << 26
+_BLOCK = 1 << 20
+
+
+Images: TypeAlias = "np.ndarray | ImageFiles"  # np.asarray() makes an array of either
+
+
+ARRAYS = "arrays"  # the data set's name of images that a caller hands over
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The images of one split and their labels, which it can be unpacked into.
+
+    Args:
+        images: (images, channels, height, width) uint8, contiguous; or the files they are in
+        labels: (images,) int64
+        dataset: name of the data set that they come from
+    """
+
+    images: Images
+    labels: np.ndarray
+    dataset: str = ARRAYS
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.images, self.labels))
+
+    def part(self, start: int, stop: int | None = None) -> "Split":
+        """The images from one number to before another, with their labels."""
+        rows = slice(start, stop)
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
+
+
+class Layout(NamedTuple):
+    """How the files of a data set lie in the data folder, and what reads them."""
+
+    folders: tuple[str, ...]  # in order of preference
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    reader: Callable[[Sequence[Path]], Split]
+    gzipped: bool = False  # the names may end in .gz
+
+    def files(self, folder: Path, split: str) -> list[Path] | None:
+        """Paths of a split's files, in the place that has files of the data set; else None."""
+        place = self.place(folder)
+        return self._paths(place, split) if place else None
+
+    def place(self, folder: Path) -> Path | None:
+        """The first folder that has one of the splits: both are read from there."""
+        found = (
+            place
+            for place in self._places(folder)
+            if any(self._paths(place, split)[0].exists() for split in SPLITS)
+        )
+        return next(found, None)
+
+    def _paths(self, place: Path, split: str) -> list[Path]:
+        names = self.train if split == "train" else self.test
+        return [self._gzipped_or_not(place / name) for name in names]
+
+    def _gzipped_or_not(self, path: Path) -> Path:
+        gzipped = path.with_name(f"{path.name}.gz")
+        return gzipped if self.gzipped and gzipped.exists() and not path.exists() else path
+
+    def _places(self, folder: Path) -> list[Path]:
+        """The folders to look in; the data folder may itself be the data set's own."""
+        return [place for name in self.folders for place in _joined(folder, Path(name))]
+
+
+def _joined(folder: Path, name: Path) -> Iterator[Path]:
+    """The name under the folder, then where the folder's path already has its beginning.
+
+    data, MNIST/raw → data/MNIST/raw
+    data/MNIST, MNIST/raw → data/MNIST/MNIST/raw, data/MNIST/raw
+    """
+    yield folder / name
+    for shared in range(1, len(name.parts) + 1):
+        if folder.absolute().parts[-shared:] == name.parts[:shared]:
+            yield folder.joinpath(*name.parts[shared:])
+
+
+def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mistake:
+    return Mistake(
+        f"{path} must be {expected:,} bytes, got {found:,}{remark}; delete it and download again"
+    )
+
+
+def read_idx(paths: Sequence[Path]) -> Split:
+    """Read an idx file of images and one of labels, each gzipped or not."""
+    images, labels = (
+        _idx(path, dimensions) for path, dimensions in zip(paths, (3, 1), strict=True)
+    )
+    return Split(images[:, None], labels.astype(np.int64))
+
+
+def _idx(path: Path, dimensions: int) -> np.ndarray:
+    with opened(path, limit=_LARGEST_IDX) as file:
+        if path.suffix != ".gz":
+            return _idx_array(path, file, dimensions)
+        try:
+            return _idx_array(path, gzip.GzipFile(fileobj=file), dimensions)
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise Mistake(
+                f"{path} must be a gzip file, got {path.stat().st_size:,} bytes that are not "
+                f"({error}); delete it and download again"
+            ) from error
+
+
+def _idx_array(path: Path, file: io.BufferedReader | gzip.GzipFile, dimensions: int) -> np.ndarray:
+    """The array of an idx stream, for which no more memory is taken than its header names."""
+    start = 4 + 4 * dimensions
+    header, _ = _read(file, start)
+    if len(header) < start:
+        raise _size_mistake(path, start, len(header), ", less than its header")
+    magic, *shape = struct.unpack(f">{1 + dimensions}I", header)
+    if magic != 0x800 + dimensions:  # 8: unsigned bytes
+        raise Mistake(
+            f"{path} must begin with {0x800 + dimensions:08x} (idx), got {magic:08x}; "
+            "delete it and download again"
+        )
+    expected = start + math.prod(shape)
+    if expected > _LARGEST_IDX:
+        raise Mistake(
+            f"{path} must hold at most {_LARGEST_IDX:,} bytes, got a header of {expected:,}"
+        )
+    data, whole = _read(file, expected - start + 1)  # one more, to see whether there is more
+    if len(data) != expected - start or not whole:
+        found = start + len(data)
+        raise _size_mistake(path, expected, found, "" if whole else ", a gzip file cut short")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _read(file: io.BufferedReader | gzip.GzipFile, size: int) -> tuple[bytearray, bool]:
+    """At most so many bytes, and whether a zipped stream was not cut short before."""
+    data = bytearray()
+    try:
+        while len(data) < size and (block := file.read1(min(_BLOCK, size - len(data)))):
+            data += block
+    except EOFError:
+        return data, False
+    return data, True
+
+
+def read_cifar10_binary(paths: Sequence[Path]) -> Split:
+    """Read batches of CIFAR-10's binary version: records of one label and 3072 pixels."""
+    expected = _CIFAR10_IMAGES * _CIFAR10_RECORD
+    batches = []
+    for path in paths:
+        with opened(path) as file:
+            batches.append(np.frombuffer(file.read(expected), np.uint8))
+        if (found := path.stat().st_size) != expected:
+            raise _size_mistake(path, expected, found)
+    records = np.concatenate(batches).reshape(-1, _CIFAR10_RECORD)
+    return Split(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64))
+
+
+def read_cifar10_python(paths: Sequence[Path]) -> Split:
+    """Read batches of CIFAR-10's Python version; nothing in their pickles is called."""
+    batches = [_cifar10_batch(path) for path in paths]
+    images = np.concatenate([batch.images for batch in batches])
+    return Split(images, np.concatenate([batch.labels for batch in batches]))
+
+
+# With these NumPy's arrays are pickled; none of them is called.
+_ARRAYS = (
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "_codecs.encode",  # Python 3's bytes in protocols 0 to 2
+)
+
+
+def _cifar10_batch(path: Path) -> Split:
+    data = read_file(path, limit=_LARGEST_PICKLE)
+    try:
+        batch = read_pickle(io.BytesIO(data), admitted=_ARRAYS)
+        images = _recorded_array(batch["data"]).reshape(_CIFAR10_IMAGES, 3, 32, 32)
+        labels = np.array(batch["labels"], np.int64).reshape(_CIFAR10_IMAGES)
+    except RefusedName as refused:
+        raise Mistake(
+            f"{path} was refused: a pickle must hold arrays only, got {refused.name}; "
+            "delete it and download again"
+        ) from refused
+    except Exception as error:  # a damaged pickle can raise anything
+        raise Mistake(
+            f"{path} must be a batch of CIFAR-10's Python version (about 31,000,000 bytes), "
+            f"got {len(data):,} bytes that are not ({type(error).__name__}: {error}); "
+            "delete it and download again"
+        ) from error
+    return Split(images, labels)
+
+
+def _recorded_array(recorded: Any) -> np.ndarray:
+    """Array of bytes from what NumPy pickles: (version, shape, dtype, column-major, bytes)."""
+    _, shape, dtype, column_major, data = recorded.state
+    if dtype.arguments[0] != "u1":
+        raise TypeError(f"dtype must be u1, got {dtype.arguments[0]!r}")
+    if isinstance(data, Call):
+        data = data.arguments[0]
+    if isinstance(data, str):
+        data = data.encode("latin1")
+    return np.frombuffer(data, np.uint8).reshape(shape, order="F" if column_major else "C")

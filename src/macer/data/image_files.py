@@ -1,0 +1,145 @@
+"""Images of any size that stay in their files until they are asked for: ImageNet.
+
+A test image is the middle of its file: shorter side to 256, then the central 224 × 224.
+A training image is a random part of its file, resized to 224 × 224.               [Szegedy+15]
+Both as in the field's own code, so that its weights and logs fit.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from macer.data.formats import Split
+from macer.data.image_folder import (
+    LARGEST_IMAGE,
+    image_classes,
+    image_names,
+    opened_image,
+    reading_order,
+    whole_image,
+)
+from macer.errors import Mistake
+
+SIDE = 224
+SHORTER_SIDE = 256
+# Decoding and resizing run without Python's lock, on the cores that this process may use.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+THREADS = min(_CORES or 1, 32)
+
+_TRIES = 10
+_NARROWEST, _WIDEST = 3 / 4, 4 / 3  # width : height
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+
+
+class ImageFiles:
+    """A part of a data set, for which an array of its pixels would be too large.
+
+    Like an array it has a shape and can be indexed; np.asarray() reads the middle of each file.
+
+    Args:
+        folder: what the names are relative to.
+        names: of the files.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder = folder
+        self.names = names
+        self.shape = (len(names), 3, SIDE, SIDE)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, places: slice | Sequence[int]) -> "ImageFiles":
+        some = self.names[places] if isinstance(places, slice) else [self.names[i] for i in places]
+        return ImageFiles(self.folder, some)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        pixels = np.empty(self.shape, np.uint8)
+        with ThreadPoolExecutor(THREADS) as pool:
+            for i, image in enumerate(pool.map(self.middle, range(len(self)))):
+                pixels[i] = image
+        return pixels
+
+    def middle(self, i: int) -> np.ndarray:
+        """The middle of a file, (3, 224, 224) uint8."""
+        return read_middle(self.folder / self.names[i])
+
+    def part(self, i: int, least: float, random: np.random.Generator) -> np.ndarray:
+        """A random part of a file with at least this share of its area, (3, 224, 224) uint8."""
+        from PIL import Image
+
+        with opened_image(self.folder / self.names[i]) as image:
+            box = random_box(image.width, image.height, least, random)
+            pixels = whole_image(image, "RGB")
+            return _channels_first(pixels.crop(box).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """The name of each file and its size in bytes: what tells one data set from another."""
+        for name in self.names:
+            yield name, (self.folder / name).stat().st_size
+
+
+def read_middle(file: Path) -> np.ndarray:
+    """The shorter side resized to 256, then the central 224 × 224: (3, 224, 224) uint8."""
+    from PIL import Image
+
+    with opened_image(file) as image:
+        shorter = min(image.size)
+        width, height = (side * SHORTER_SIDE // shorter for side in image.size)
+        if width * height > LARGEST_IMAGE:
+            raise Mistake(
+                f"{file} must not be so narrow: with its shorter side made {SHORTER_SIDE} it would "
+                f"have {width}×{height} pixels, got {image.width}×{image.height}"
+            )
+        pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
+    left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
+    return _channels_first(pixels.crop((left, top, left + SIDE, top + SIDE)))
+
+
+def random_box(width: int, height: int, least: float, random: np.random.Generator) -> Box:
+    """A random part of an image.                                                 [Szegedy+15]
+
+    area ~ U(least, 1) · width · height,  log ratio ~ U(log ¾, log 4⁄3)
+    w = √(area · ratio),  h = √(area / ratio),  anywhere;  the first of ten draws that fits
+    else the largest middle part whose ratio is within [¾, 4⁄3]
+    """
+    for _ in range(_TRIES):
+        area = random.uniform(least, 1.0) * width * height
+        ratio = math.exp(random.uniform(math.log(_NARROWEST), math.log(_WIDEST)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = (int(random.integers(room + 1)) for room in (width - w, height - h))
+            return _box(left, top, w, h)
+    w = min(width, round(height * _WIDEST))
+    h = min(height, round(width / _NARROWEST))
+    return _box((width - w) // 2, (height - h) // 2, w, h)
+
+
+def _box(left: int, top: int, width: int, height: int) -> Box:
+    return left, top, left + width, top + height
+
+
+def _channels_first(image: object) -> np.ndarray:
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def read_image_files(paths: Sequence[Path]) -> Split:
+    """The files FOLDER/CLASS/*.jpg, those of training mixed; none is read yet."""
+    (folder,) = paths
+    names: list[str] = []
+    labels: list[int] = []
+    for label, name in enumerate(image_classes(folder.parent, ("train", "val"))):
+        found = image_names(folder / name)
+        names += [f"{name}/{file}" for file in found]
+        labels += [label] * len(found)
+    if not names:
+        raise Mistake(
+            f"no images in {folder}: expected {folder}/CLASS/*.JPEG, each in a folder of its class"
+        )
+    order = reading_order(folder, len(names))
+    return Split(ImageFiles(folder, [names[i] for i in order]), np.array(labels, np.int64)[order])

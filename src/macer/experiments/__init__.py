@@ -1,0 +1,1 @@
+"""Whole experiments: the paper's tables, comparisons, the demo, benchmarks."""

@@ -1,0 +1,271 @@
+"""Recipes against each other: the same seeds, the same images, paired differences."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from macer.certification.data_set import certify_data_set, chosen_images
+from macer.certification.journal import HELD_OUT
+from macer.certification.largest_radius import check_settings
+from macer.certification.target import find_target
+from macer.data.sets import Split, classes_of, load
+from macer.errors import Mistake
+from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.report.logs import CertificateLog, read_log, select
+from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
+from macer.report.tables import images_of, setting, thousands, with_error
+from macer.runs.run import Run, load_model
+from macer.system.progress import note
+from macer.training.held_out import check_teachers, hold_out
+from macer.training.loop import train
+from macer.training.speed import count_passes, epoch_seconds
+from macer.training.teachers import FIELDS as TEACHERS
+from macer.training.teachers import load_teachers
+from macer.training.validation import Validation
+
+# Images of the little training in which forward passes are counted.
+COUNTED_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of one recipe over all seeds."""
+
+    name: str
+    recipe: TrainRecipe
+    logs: tuple[CertificateLog, ...]  # one a seed, of the same images
+    passes: float  # forward passes for each image in an epoch
+    seconds: float  # of an epoch
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The images that every model is certified on, and how."""
+
+    split: Split
+    start: int
+    stop: int | None
+    skip: int
+    settings: CertifyRecipe
+    soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
+    held_out: int = 0  # the last ones alone, of the training images; 0: test images
+
+    def indices(self) -> list[int]:
+        """The numbers of the images."""
+        count = len(self.split.images)
+        first = count - self.held_out if self.held_out else 0
+        return chosen_images(count, self.start, self.stop, self.skip, first=first)
+
+
+def compare(
+    recipes: Mapping[str, TrainRecipe],
+    out: Path,
+    *,
+    seeds: int,
+    settings: CertifyRecipe,
+    data: Path | None,
+    start: int,
+    stop: int | None,
+    skip: int,
+    device: torch.device,
+    held_out: int = 0,
+    code: Collection[str] = (),
+) -> list[Entry]:
+    """Train each recipe with seeds 0, 1 …, certify each model, and return one entry a recipe.
+
+    A run is OUT/NAME/seed-S. What is finished there is not done again, what is not goes on.
+
+    Args:
+        recipes: by the names of their runs, of one data set.
+        held_out: keep the last training images, at least as many, out of every training, and
+            certify them.
+        code: modules that the files of teachers may name, see `load_model`.
+    """
+    if held_out < 0:
+        raise Mistake(f"held_out must be at least 0, got {held_out}")
+    if seeds < 1:
+        raise Mistake(f"seeds must be at least 1, got {seeds}")
+    if out.exists() and not out.is_dir():
+        raise Mistake(f"out must be a folder, got the file {out}")
+    dataset = _common_dataset(recipes)
+    recipes = {
+        name: replace(recipe, held_out=max(recipe.held_out, held_out))
+        for name, recipe in recipes.items()
+    }
+    for recipe in recipes.values():
+        check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
+    training, classes = load(dataset, "train", data), classes_of(dataset, data)
+    split = training if held_out else load(dataset, "test", data)
+    exam = Examination(split, start, stop, skip, settings, held_out=held_out)
+    exam.indices()  # refuses before hours of training
+    for recipe in recipes.values():
+        hold_out(training, recipe)  # likewise
+        if held_out:
+            check_teachers(recipe, set(TEACHERS) - set(_teachers_here(recipe, recipes)))
+    entries = {}
+    for name in _teachers_first(recipes):
+        asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
+        folders = [out / name / f"seed-{seed}" for seed in range(seeds)]
+        for recipe, folder in zip(asked, folders, strict=True):
+            note(f"{name}, seed {recipe.seed}")
+            train(
+                recipe, training, classes, folder,
+                device=device, resume=True, validation=Validation(every=recipe.epochs), code=code,
+            )  # fmt: skip
+        entries[name] = Entry(
+            name,
+            recipes[name],
+            tuple(certified(folder, dataset, exam, device) for folder in folders),
+            passes_of(asked[0], training, folders[0], code),
+            float(np.median([_seconds(recipes[name], folder) for folder in folders])),
+        )
+    return [entries[name] for name in recipes]
+
+
+def _common_dataset(recipes: Mapping[str, TrainRecipe]) -> str:
+    datasets = sorted({recipe.dataset for recipe in recipes.values()})
+    if len(datasets) != 1:
+        raise Mistake(f"recipes must be of one data set, got {', '.join(datasets) or 'no recipe'}")
+    return datasets[0]
+
+
+def _teachers_first(recipes: Mapping[str, TrainRecipe]) -> list[str]:
+    """The names of the recipes, those that learn from another one after the others."""
+    return sorted(recipes, key=lambda name: bool(_teachers_here(recipes[name], recipes)))
+
+
+def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
+    """The fields that name a run of this comparison, as runs/NAME."""
+    paths = {field: Path(getattr(recipe, field)) for field in TEACHERS}
+    return {
+        field: path.name
+        for field, path in paths.items()
+        if path.parent == Path("runs") and path.name in recipes
+    }
+
+
+def _of_seed(
+    recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe], seed: int, out: Path
+) -> TrainRecipe:
+    """The recipe with its seed; its teachers among the recipes are their runs of the same seed."""
+    here = _teachers_here(recipe, recipes)
+    teachers: dict[str, Any] = {
+        field: str(out / name / f"seed-{seed}") for field, name in here.items()
+    }
+    return replace(recipe, seed=seed, **teachers)
+
+
+def certified(
+    folder: Path, dataset: str, exam: Examination, device: torch.device
+) -> CertificateLog:
+    """The run's certificates of the images, those that are not there yet made now."""
+    classes = load_model(folder)[1].classes
+    target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
+    part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
+    indices = exam.indices()
+    certify_data_set(
+        target, exam.split, dataset, indices, exam.settings, where,
+        device=device, soft_betas=exam.soft_betas, part=part,
+    )  # fmt: skip
+    return select(read_log(where), indices[0], exam.stop, exam.skip)
+
+
+def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:
+    """Images that the network and its teacher see for each image in an epoch, counted."""
+    few = training.part(0, COUNTED_IMAGES)
+    model, card = load_model(run)
+    teachers = load_teachers(recipe, card, torch.device("cpu"), code=code)
+    teacher = teachers["teacher"].model if "teacher" in teachers else None
+    return count_passes(recipe, few, model, teacher).images
+
+
+def _seconds(recipe: TrainRecipe, run: Path) -> float:
+    """Seconds of the run's median epoch."""
+    return float(np.median(epoch_seconds(Run(run).read_metrics(), recipe)))
+
+
+def contributions(entry: Entry) -> Floats:
+    """What each image adds to ACR, radius · 1[predict = label], averaged over the seeds."""
+    return np.asarray(np.mean([log.radius * log.correct for log in entry.logs], axis=0))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A recipe's figures, over the images of all its seeds."""
+
+    name: str
+    sigma: float
+    acr: float
+    standard_error: float
+    difference: Difference | None  # to the first recipe, whose own is None
+    acrs: tuple[float, ...]  # of the seeds
+    images: int
+    n: int | None
+    alpha: float | None
+    passes: float
+    seconds: float
+
+
+def scores(entries: Sequence[Entry]) -> list[Score]:
+    """Each recipe's figures."""
+    return [_score(entry, entries[0]) for entry in entries]
+
+
+def _score(entry: Entry, first: Entry) -> Score:
+    values, gain = contributions(entry), contributions(entry) - contributions(first)
+    difference = Difference(float(gain.mean()), error_of_mean(gain), len(gain))
+    return Score(
+        name=entry.name,
+        sigma=entry.recipe.sigma,
+        acr=float(values.mean()),
+        standard_error=error_of_mean(values),
+        difference=None if entry is first else difference,
+        acrs=tuple(average_certified_radius(log) for log in entry.logs),
+        images=len(values),
+        n=entry.logs[0].n,
+        alpha=entry.logs[0].alpha,
+        passes=entry.passes,
+        seconds=entry.seconds,
+    )
+
+
+def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """The comparison's header and rows as text."""
+    header = ["recipe", "σ", "ACR", "ACR − first's", "seeds' ACRs", "passes", "time"]
+    rows = [
+        [
+            score.name,
+            setting(score.sigma),
+            with_error(score.acr, score.standard_error),
+            "" if score.difference is None else _signed(*score.difference[:2]),
+            f"{min(score.acrs):.3f}…{max(score.acrs):.3f}",
+            f"{score.passes:.1f}",
+            f"{score.seconds / entries[0].seconds:.1f}",
+        ]
+        for score in scores(entries)
+    ]
+    return header, rows
+
+
+def notes(entries: Sequence[Entry]) -> list[str]:
+    """What to know when reading the table."""
+    log = entries[0].logs[0]
+    which = images_of(log)
+    images = "Test images" if log.split is None else "Held out:"
+    seeds = len(entries[0].logs)
+    return [
+        f"{images} {which}, n = {thousands(log.n)}, α = {setting(log.alpha)}, "
+        f"{seeds} seed{'s' * (seeds > 1)}.",
+        "± is one standard error over the images, each image's radius averaged over the seeds; "
+        "differences are paired.",
+        "passes: images that the network sees for each image in an epoch; "
+        "time: of an epoch, the first recipe's being 1.",
+    ]
+
+
+def _signed(value: float, error: float) -> str:
+    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"

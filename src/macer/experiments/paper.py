@@ -1,0 +1,182 @@
+"""The paper's tables and figures: what was published, and the recipe and run of every row."""
+
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+from macer.errors import Mistake
+from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, run_name
+from macer.system.user_code import nearest
+
+PUBLISHED = files("macer") / "assets" / "paper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A model of the paper: its published figures, and how it is trained here."""
+
+    name: str
+    recipe: str  # a name that `macer recipes` lists
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of its fields
+    table: str  # the title of the table it stands in
+    accuracies: tuple[float, ...] = ()  # at the table's radii
+    acr: float
+    epoch_seconds: float | None = None
+    epochs: int | None = None
+    hours: float | None = None
+
+    def train_recipe(self) -> TrainRecipe:
+        """Everything that decides the weights."""
+        return replace(named_recipe(self.recipe), **self.changes)
+
+    def run(self) -> str:
+        """The name of its run's folder; rows that are one model have one run."""
+        usual = named_recipe(self.recipe)
+        changed = [
+            f"{name}-{value:g}"
+            for name, value in self.changes.items()
+            if value != getattr(usual, name)
+        ]
+        return "-".join([run_name(self.recipe), *changed])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A table or a figure of the paper."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    shows: Literal["scores", "time", "settings"] = "scores"
+    radii: tuple[float, ...] = ()
+    panels: Literal["sigma", "table", "name"] | None = None  # of a figure: rows alike in this
+    soft_betas: tuple[float, ...] = ()  # a figure of hard against soft certificates
+
+
+def item_names() -> list[str]:
+    """The names of all tables and figures, in the paper's order."""
+    names = [file.name for file in PUBLISHED.iterdir()]
+    return sorted(
+        (name.removesuffix(".toml") for name in names if name.endswith(".toml")),
+        key=lambda name: (name.startswith("figure"), int(name.rpartition("-")[2])),
+    )
+
+
+def read_item(name: str) -> Item:
+    """A table or figure by its name, such as table-1."""
+    if name not in item_names():
+        raise Mistake(
+            f"unknown table or figure {name!r}{nearest(name, item_names())}; `macer paper` lists "
+            "them"
+        )
+    content = tomllib.loads(
+        (files("macer") / "assets" / "paper" / f"{name}.toml").read_text("utf-8")
+    )
+    sources = [read_item(table) for table in content.pop("tables", ())]
+    sigma = content.pop("sigma", None)
+    own = [_row(row, content["title"]) for row in content.pop("rows", ())]
+    others = [row for source in sources for row in source.rows]
+    rows = [row for row in own + others if sigma in (None, row.train_recipe().sigma)]
+    radii = content.pop("radii", sources[0].radii if sources else ())
+    betas = content.pop("soft_betas", ())
+    return Item(name=name, rows=tuple(rows), radii=tuple(radii), soft_betas=tuple(betas), **content)
+
+
+def _row(fields: Mapping[str, Any], table: str) -> Row:
+    accuracies = tuple(float(accuracy) for accuracy in fields.get("accuracies", ()))
+    return Row(**{**fields, "table": table, "accuracies": accuracies})
+
+
+def only(item: Item, text: str | None) -> Item:
+    """The item with those of its rows whose run has the text in its name."""
+    if text is None:
+        return item
+    rows = tuple(row for row in item.rows if text in row.run())
+    if not rows:
+        runs = ", ".join(dict.fromkeys(row.run() for row in item.rows))
+        raise Mistake(
+            f"only must be a part of the name of one of {item.name}'s runs, got {text!r}; they are "
+            f"{runs}"
+        )
+    return replace(item, rows=rows)
+
+
+class Images(NamedTuple):
+    """The test images i with start ≤ i < stop and i % skip = 0."""
+
+    start: int
+    stop: int | None
+    skip: int
+
+
+ImagesOf = Callable[[str], Images]  # by data set
+
+
+def images_of(dataset: str) -> Images:
+    """500 images, as in the paper: 500…999 in the authors' code; of ImageNet it does not say."""
+    return Images(0, None, 100) if dataset == "imagenet" else Images(500, 1000, 1)
+
+
+def check_share(share: float) -> None:
+    """Refuse what is no share of a training."""
+    if not 0 < share <= 1:
+        raise Mistake(f"share must be in (0, 1], got {share:g}")
+
+
+def shortened(recipe: TrainRecipe, share: float) -> TrainRecipe:
+    """The recipe with this share of its epochs, and its decays and ramps at the same places."""
+    check_share(share)
+    if share == 1:
+        return recipe
+    attacks = recipe.loss == "smoothadv"
+    return replace(
+        recipe,
+        epochs=_part(share, recipe.epochs),
+        lr_decays=tuple(sorted({_part(share, epoch) for epoch in recipe.lr_decays})),
+        epsilon_ramp=round(share * recipe.epsilon_ramp) if attacks else recipe.epsilon_ramp,
+    )
+
+
+def _part(share: float, epochs: int) -> int:
+    return max(1, round(share * epochs))
+
+
+def differing(recipe: TrainRecipe, other: TrainRecipe) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two recipes differ, each with both values."""
+    one, two = asdict(recipe), asdict(other)
+    return {name: (one[name], two[name]) for name in one if one[name] != two[name]}
+
+
+def commands(
+    row: Row,
+    recipe: TrainRecipe,
+    folder: str,
+    images: Images,
+    settings: CertifyRecipe,
+    *,
+    soft_betas: tuple[float, ...] = (),
+    data: str | None = None,
+) -> list[str]:
+    """What to type for this row's certificates, its recipe perhaps shortened."""
+    out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
+    training = _flags(asdict(recipe), asdict(named_recipe(row.recipe)))
+    certifying = _flags(images._asdict(), Images(0, None, 1)._asdict())
+    certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
+    certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
+    return [
+        " ".join(["macer train", row.recipe, *training, *source, f"--out {out}"]),
+        " ".join([f"macer certify {out}", *certifying, *source]),
+    ]
+
+
+def _flags(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """The flags of a command that give what is not usual."""
+    return [
+        f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
+        for name, values in given.items()
+        if values != usual[name]
+        for value in (values if isinstance(values, tuple) else (values,))
+    ]

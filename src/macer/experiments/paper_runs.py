@@ -1,0 +1,147 @@
+"""The paper's rows as they come out here: trained, certified, or read from what is there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from macer.certification.data_set import chosen_images
+from macer.certification.journal import JOURNAL, read_journal
+from macer.certification.largest_radius import check_settings
+from macer.data.sets import Split, classes_of, load
+from macer.errors import Mistake
+from macer.experiments.compare import Examination, certified
+from macer.experiments.paper import Images, ImagesOf, Item, Row, differing, images_of, shortened
+from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.report.logs import CertificateLog, read_log, select
+from macer.runs.run import Run
+from macer.system.progress import note
+from macer.training.loop import train
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A row of the paper and what is here of it."""
+
+    row: Row
+    log: CertificateLog | None = None  # None: no certificates of these images
+    soft: tuple[CertificateLog, ...] = ()  # Bernstein's, one a β
+    epochs: int | None = None  # of our training
+    speed: Mapping[str, float] = field(default_factory=dict)  # of our training
+    remark: str = ""  # what to know of our training, or why there are no certificates
+
+
+def find(item: Item, runs: Path, images: ImagesOf = images_of) -> list[Reproduction]:
+    """What is under RUNS of each of the item's rows."""
+    return [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
+
+
+def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:
+    recipe = row.train_recipe()
+    if not (folder / "certificates.tsv").is_file():
+        return Reproduction(row)
+    chosen = images(recipe.dataset)
+    try:
+        log = select(read_log(folder), *chosen)
+        if log.sigma not in (None, recipe.sigma):
+            raise Mistake(f"{folder} must be of σ = {recipe.sigma:g}, got {log.sigma:g}")
+        if log.split is not None:
+            raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
+        soft = [folder / f"bernstein-{beta:g}" for beta in soft_betas]
+        logs = tuple(select(read_log(one), *chosen) for one in soft if one.is_dir())
+        if _certificates_alone(folder):
+            return Reproduction(row, log, logs, remark="certificates alone, without their training")
+        ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
+    except Mistake as mistake:
+        return Reproduction(row, remark=str(mistake))
+    return Reproduction(row, log, logs, ours.epochs, speed, _differences(ours, recipe))
+
+
+def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
+    """How a run's recipe departs from the row's."""
+    return ", ".join(
+        f"{name} {_plain(one)} for {_plain(other)}"
+        for name, (one, other) in differing(ours, papers).items()
+    )
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def reproduce(
+    item: Item,
+    runs: Path,
+    *,
+    settings: CertifyRecipe,
+    share: float,
+    images: ImagesOf,
+    data: Path | None,
+    device: torch.device,
+) -> None:
+    """Train and certify each row into RUNS; what is finished there is not done again.
+
+    Certificates without a run are taken as they are.
+
+    Args:
+        share: of each recipe's epochs.
+    """
+    recipes = {
+        row.run(): shortened(row.train_recipe(), share)
+        for row in item.rows
+        if not _certificates_alone(runs / row.run())
+    }
+    for run, recipe in recipes.items():
+        check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
+        _check_same(Run(runs / run), recipe, settings)
+    exams = {
+        dataset: _examination(dataset, images(dataset), settings, item.soft_betas, data)
+        for dataset in dict.fromkeys(recipe.dataset for recipe in recipes.values())
+    }
+    training = cache(lambda dataset: _training(dataset, data))
+    for run, recipe in recipes.items():
+        note(f"{run}: {recipe.epochs} epochs")
+        split, classes = training(recipe.dataset)
+        train(recipe, split, classes, runs / run, device=device, resume=True)
+        certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
+
+
+def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
+    """Refuse to continue what was begun otherwise, before any run is trained."""
+    if run.manifest.is_file() and (differences := _differences(recipe, run.read_recipe())):
+        raise Mistake(
+            f"{run.folder} holds another training, got {differences}; give the same --share, or "
+            "another --runs"
+        )
+    journal = run.folder / JOURNAL
+    header = read_journal(journal).header if journal.is_file() else {}
+    for name in ("n0", "n", "alpha"):
+        if header.get(name, getattr(settings, name)) != getattr(settings, name):
+            raise Mistake(
+                f"{name} must be {header[name]}, that of the certificates in {run.folder}, got "
+                f"{getattr(settings, name)}; or give another --runs"
+            )
+
+
+def _certificates_alone(folder: Path) -> bool:
+    """Whether a folder has certificates that were put there, not made by a run's training."""
+    return (folder / "certificates.tsv").is_file() and not Run(folder).manifest.is_file()
+
+
+def _examination(
+    dataset: str,
+    images: Images,
+    settings: CertifyRecipe,
+    soft_betas: tuple[float, ...],
+    data: Path | None,
+) -> Examination:
+    """The data set's test images; a mistake in them is told before hours of training."""
+    split = load(dataset, "test", data)
+    chosen_images(len(split.images), *images)
+    return Examination(split, *images, settings, soft_betas)
+
+
+def _training(dataset: str, data: Path | None) -> tuple[Split, tuple[str, ...]]:
+    return load(dataset, "train", data), classes_of(dataset, data)

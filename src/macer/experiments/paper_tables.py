@@ -1,0 +1,194 @@
+"""The paper's tables with the figures of our runs below the published ones, as cells of text."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from macer.experiments.paper import Item, Row
+from macer.experiments.paper_runs import Reproduction
+from macer.recipes import TrainRecipe
+from macer.report.curves import conditions
+from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
+from macer.report.tables import Row as Scores
+from macer.report.tables import radius_text, setting, tabulate, with_error
+
+PAPERS_N = 100_000  # by [Cohen+19], whose code the paper certifies with
+
+
+class Published(NamedTuple):
+    """The paper's figures of a row."""
+
+    accuracies: tuple[float, ...]  # at the item's radii
+    acr: float
+    epoch_seconds: float | None
+    epochs: int | None
+    hours: float | None
+
+
+Cells = tuple[list[str], list[list[str]]]
+
+
+def cells(item: Item, found: Sequence[Reproduction]) -> Cells:
+    """An item's header and rows."""
+    return {"scores": _scores, "time": _times, "settings": _settings}[item.shows](item, found)
+
+
+def _scores(item: Item, found: Sequence[Reproduction]) -> Cells:
+    timed = any(one.row.hours for one in found)
+    header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
+    lines = []
+    for one in found:
+        papers = [f"{a:.2f}" if a else "0" for a in one.row.accuracies]
+        published = [_sigma(one.row), "paper", *papers, f"{one.row.acr:.3f}"]
+        lines.append([one.row.name, *published, *_papers_time(one.row)[1:] * timed])
+        if one.log:
+            ours = [f"{a:.3f}" if a else "0" for a in certified_accuracy(one.log, item.radii)]
+            line = [one.row.name, _sigma(one.row), "here", *ours, _acr(one)]
+            lines.append([*line, *_our_time(one)[1:] * timed])
+    return [*header, *["epochs", "hours"] * timed], lines
+
+
+def _times(item: Item, found: Sequence[Reproduction]) -> Cells:
+    header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
+    lines = []
+    for one in found:
+        name, dataset = one.row.name, one.row.train_recipe().dataset
+        lines.append([name, dataset, "paper", *_papers_time(one.row), f"{one.row.acr:.3f}"])
+        if one.log:
+            lines.append([name, dataset, "here", *_our_time(one), _acr(one)])
+    return header, lines
+
+
+def _papers_time(row: Row) -> list[str]:
+    """Seconds an epoch, epochs and hours."""
+    seconds = "" if row.epoch_seconds is None else f"{row.epoch_seconds:,.1f}"
+    return [seconds, setting(row.epochs), "" if row.hours is None else f"{row.hours:.2f}"]
+
+
+def _our_time(one: Reproduction) -> list[str]:
+    """Seconds an epoch, epochs and hours; ? where the run does not say."""
+    if one.epochs is None or "seconds" not in one.speed:
+        return ["?", setting(one.epochs), "?"]
+    seconds = one.speed["seconds"]
+    return [f"{seconds / one.epochs:,.1f}", f"{one.epochs}", f"{seconds / 3600:.3f}"]
+
+
+_SETTINGS = {
+    "k": "k",
+    "lam": "λ",
+    "lam_schedule": "λ is",
+    "gamma": "γ",
+    "beta": "β",
+    "attack": "attack",
+    "steps": "steps",
+    "epsilon": "ε",
+}
+
+
+def _settings(item: Item, found: Sequence[Reproduction]) -> Cells:
+    header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
+    lines = []
+    for one in found:
+        recipe = one.row.train_recipe()
+        told, values = _told(recipe), asdict(recipe)
+        settings = [setting(values[name]) if name in told else "" for name in _SETTINGS]
+        line = [one.row.name, _sigma(one.row), one.row.recipe, *settings]
+        lines.append([*line, f"{recipe.epochs}", one.row.run()])
+    return header, lines
+
+
+def _told(recipe: TrainRecipe) -> tuple[str, ...]:
+    """The settings that mean something for a recipe."""
+    if recipe.loss == "smoothadv":
+        return ("k", "attack", "steps", "epsilon")
+    return ("k", "lam", "lam_schedule", "gamma", "beta") if recipe.lam else ("k", "lam")
+
+
+def _sigma(row: Row) -> str:
+    return setting(row.train_recipe().sigma)
+
+
+def _acr(one: Reproduction) -> str:
+    assert one.log
+    return with_error(average_certified_radius(one.log), standard_error(one.log))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of an item, for programs: what was published, and what is here."""
+
+    name: str
+    recipe: str
+    run: str
+    dataset: str
+    sigma: float
+    published: Published
+    scores: Scores | None  # of the certificates here
+    epochs: int | None  # of the training here
+    seconds: float | None
+    remark: str
+
+
+def models(item: Item, found: Sequence[Reproduction]) -> list[Model]:
+    """The figures of an item's rows."""
+    return [_model(one, item.radii) for one in found]
+
+
+def _model(one: Reproduction, radii: Sequence[float]) -> Model:
+    row, recipe = one.row, one.row.train_recipe()
+    return Model(
+        name=row.name,
+        recipe=row.recipe,
+        run=row.run(),
+        dataset=recipe.dataset,
+        sigma=recipe.sigma,
+        published=Published(row.accuracies, row.acr, row.epoch_seconds, row.epochs, row.hours),
+        scores=tabulate([one.log], radii).rows[0] if one.log else None,
+        epochs=one.epochs,
+        seconds=one.speed.get("seconds"),
+        remark=one.remark,
+    )
+
+
+def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
+    """What to know when reading the item."""
+    if item.shows == "settings":
+        return ["What the recipes do not share with the paper is said in their files."]
+    papers = "paper: ACR over 500 images, 500…999 in the authors' code for CIFAR-10."
+    if any(_is_copied(one.row) for one in found):
+        papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
+    remarks = [f"{one.row.run()}: {one.remark}." for one in found if one.remark]
+    return [papers, *_conditions(found), *dict.fromkeys(remarks)]
+
+
+def _conditions(found: Sequence[Reproduction]) -> list[str]:
+    """Images, n and α of what is here, of each run where they differ."""
+    logs = {one.row.run(): one.log for one in found if one.log}
+    if not logs:
+        return []
+    shared = conditions(list(logs.values()))
+    lines = [f"here: {shared}; ± is one standard error over the images."]
+    if "differ" in shared:
+        lines += [f"{run}: {conditions([log])}." for run, log in logs.items()]
+    if any(log.n not in (None, PAPERS_N) for log in logs.values()):
+        lines.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
+    return lines
+
+
+def todo(item: Item, found: Sequence[Reproduction], only: str | None) -> list[str]:
+    """How to come by what is not here."""
+    absent = {one.row.run() for one in found if not one.log}
+    if not absent or item.shows == "settings":
+        return []
+    models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
+    command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
+    return [
+        f"{models} no certificates here: `{command} --train` makes them, --commands lists what to "
+        "run, and certificates.tsv of your own may lie in the folder of a run."
+    ]
+
+
+def _is_copied(row: Row) -> bool:
+    """Whether the paper took a row's accuracies from the paper of its method."""
+    others = row.name.startswith(("Cohen", "Salman", "SmoothAdv")) and bool(row.accuracies)
+    return others and row.train_recipe().dataset in ("cifar10", "imagenet")

@@ -1,0 +1,1 @@
+"""Fewer and faster kernels on a GPU; imports nothing of macer."""

@@ -1,0 +1,1 @@
+"""Networks: by name, with their weights, as they are certified."""

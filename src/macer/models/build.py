@@ -1,0 +1,127 @@
+"""Models by name: normalisation, then a network of ours or of the user's."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from macer.errors import Mistake
+from macer.models.networks import MODELS, Normalize
+from macer.system.user_code import first_line, import_function, names_a_function, nearest
+
+Shape = tuple[int, int, int]
+
+
+def build_model(
+    name: str,
+    *,
+    num_classes: int,
+    shape: Shape,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    folder: str | None = None,
+) -> nn.Sequential:
+    """Normalisation and network on the CPU, tried once on black images of the given shape.
+
+    Initial weights come from torch's global generator: seed it first.
+
+    Args:
+        name: a key of `MODELS`, or `package.module:function` for a function that returns an
+            nn.Module; it is given num_classes and channels if it takes them.
+        shape: (channels, height, width)
+        mean: (channels,), 0 by default
+        std: (channels,), 1 by default
+        folder: of the function's module; by default the current folder is searched first.
+    """
+    channels = shape[0]
+    normalize = Normalize(
+        _per_channel("mean", mean, channels, default=0.0),
+        _per_channel("std", std, channels, default=1.0),
+    )
+    if name in MODELS:
+        network = MODELS[name](num_classes=num_classes, channels=channels)
+    elif not names_a_function(name):
+        raise Mistake(
+            f"unknown model {name!r}{nearest(name, MODELS)}; choose from {', '.join(MODELS)}, "
+            "or name a function of your own as package.module:function"
+        )
+    else:
+        network = _foreign_network(name, num_classes=num_classes, channels=channels, folder=folder)
+    model = nn.Sequential(normalize, network).cpu()
+    _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
+    return model
+
+
+def _per_channel(
+    name: str, values: Sequence[float] | None, channels: int, *, default: float
+) -> Sequence[float]:
+    if values is None:
+        return (default,) * channels
+    if len(values) != channels:
+        raise Mistake(f"{name} must have {channels} values, one a channel, got {tuple(values)}")
+    return values
+
+
+def _foreign_network(
+    name: str, *, num_classes: int, channels: int, folder: str | None
+) -> nn.Module:
+    function = import_function(name, folder)
+    if isinstance(function, nn.Module):  # callable too, but on images
+        raise Mistake(f"model {name!r} must be a function that returns an nn.Module, got a network")
+    arguments = _accepted(function, num_classes=num_classes, channels=channels)
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        raise Mistake(
+            f"model {name!r} must need no arguments but num_classes and channels: {error}; "
+            "give the others defaults"
+        ) from error
+    network = function(**arguments)
+    if not isinstance(network, nn.Module):
+        raise Mistake(f"model {name!r} must return an nn.Module, got {type(network).__name__}")
+    return network
+
+
+def _accepted(
+    function: Callable[..., object], *, num_classes: int, channels: int
+) -> dict[str, Any]:
+    """Keep the arguments that the function takes.
+
+    A function with **kwargs is given num_classes alone: torchvision's pass kwargs on to a class
+    that knows num_classes but not channels.
+    """
+    parameters = inspect.signature(function).parameters
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {key for key, value in parameters.items() if value.kind in by_keyword}
+    if any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values()):
+        names.add("num_classes")
+    arguments = {"num_classes": num_classes, "channels": channels}
+    return {key: value for key, value in arguments.items() if key in names}
+
+
+def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
+    """Run once in eval mode, leaving modes, statistics and the generator as they were."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return model.eval()(torch.zeros(2, *shape, device="cpu"))
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        size = "×".join(map(str, shape))
+        raise Mistake(
+            f"model {name!r} does not take {size} images: {first_line(error)}; "
+            "choose another model or another data set"
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _check_logits(name: str, logits: object, num_classes: int) -> None:
+    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if got != (2, num_classes):
+        raise Mistake(
+            f"model {name!r} must return logits of shape (2, {num_classes}) for 2 images, "
+            f"got {got}; let its function take num_classes"
+        )

@@ -1,0 +1,191 @@
+"""A network as certification runs it: batch-norm folded, channels last, in one precision."""
+
+import copy
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from macer.errors import Mistake
+from macer.kernels.graph import Layers, alone, calls, has_hooks, made_of_torch
+from macer.models.probe import check_calls, check_model, few_images
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def for_inference(
+    model: nn.Module, *, shape: tuple[int, int, int], precision: str, device: torch.device
+) -> nn.Module:
+    """A copy of the model in eval mode that computes the same function faster.
+
+    Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
+    the shortcut added to it and the ReLU and pooling after it become one or two kernels, with
+    channels of zeros where more are faster. A certificate belongs to the copy: rounding makes it
+    another function than the model, if only just. A model that torch.fx cannot take apart, or
+    that is not made of torch's operations alone, stays as it is.
+
+    Args:
+        shape: (channels, height, width)
+        precision: "fp32" or "bf16".
+    """
+    check_model(model)
+    if precision not in DTYPES:
+        raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
+    fuses = device.type == "cuda" and precision == "bf16"
+    prepared = _folded(_copied(model).eval().cpu().float(), shape)
+    if fuses:
+        prepared = _padded(prepared, shape)
+    prepared.to(device=device, dtype=DTYPES[precision])
+    prepared.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if precision == "bf16" and isinstance(prepared, fx.GraphModule):
+        _end_in_float(prepared)
+    if fuses:
+        prepared = _fused(prepared, shape)
+    return prepared.requires_grad_(False)
+
+
+def resolved(precision: str, device: torch.device) -> str:
+    """The precision that "auto" means on a device."""
+    if precision != "auto":
+        return precision
+    return "bf16" if device.type == "cuda" else "fp32"
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    """A copy of the model; the two share what cannot be copied, such as a session or a lock."""
+    try:
+        return copy.deepcopy(model)
+    except Exception:  # whatever the user's code holds
+        return copy.deepcopy(model, {id(value): value for value in _not_to_copy(model)})
+
+
+def _not_to_copy(model: nn.Module) -> Iterator[Any]:
+    for part in model.modules():
+        others = vars(part).keys() - {"_parameters", "_buffers", "_modules"}
+        for value in (vars(part)[name] for name in others):
+            try:
+                copy.deepcopy(value)
+            except Exception:
+                yield value
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model without DataParallel, which runs on devices of its own choice."""
+    while isinstance(model, nn.DataParallel):
+        model = model.module
+    for name, part in list(model.named_modules()):
+        if isinstance(part, nn.DataParallel):
+            model.set_submodule(name, part.module)
+    return model
+
+
+def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with batch-norm folded, or itself where that is not the same function."""
+    if has_hooks(model):  # which a trace does not run
+        return model
+    model, images = _unwrapped(model), few_images(shape, seed=0)
+    if not made_of_torch(model, images[:2]):
+        return model
+    check_calls(model, images)
+    try:
+        graph = fx.symbolic_trace(copy.deepcopy(model))
+    except Exception:  # whatever the user's code raises on a symbol
+        return model
+    _fold(graph)
+    return graph if agree(model, graph, shape, tolerance=1e-3) else model
+
+
+def _padded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with channels of zeros, or itself where that is not the same function."""
+    if not isinstance(model, fx.GraphModule):
+        return model
+    from macer.kernels.padding import pad_channels
+
+    graph = copy.deepcopy(model)
+    changed = pad_channels(graph)
+    return graph if changed and agree(model, graph, shape, tolerance=1e-3) else model
+
+
+def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+    """The model with fewer kernels, or itself where that is not the same function."""
+    if not isinstance(model, fx.GraphModule):
+        return model
+    from macer.kernels.fuse_inference import fuse
+
+    graph = fx.GraphModule(model, copy.deepcopy(model.graph))
+    fuse(graph)
+    return graph if agree(model, graph, shape, tolerance=0.03) else model
+
+
+def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
+    """Whether b runs and nothing but rounding tells it from a: a trace has only one branch."""
+    like = next(a.parameters(), torch.zeros(()))
+    # Other images than the probe's, which a model may still have notes of.
+    images = few_images(shape, seed=1).to(like)
+    with torch.inference_mode():
+        logits = _logits(a, images)
+        try:
+            others = _logits(b, images)
+        except RuntimeError:  # a library may have no kernel for a shape
+            return False
+    same_shape = logits.shape == others.shape
+    return same_shape and bool((logits - others).norm() <= tolerance * logits.norm())
+
+
+def _logits(model: nn.Module, images: Tensor) -> Tensor:
+    logits: Tensor = model(images.contiguous(memory_format=torch.channels_last))
+    return logits.double()
+
+
+def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
+    """Leave out x − 0 and x / 1, as a normalisation by means of 0 and deviations of 1 has them."""
+    idle = {operator.sub: 0.0, operator.truediv: 1.0}
+    for node in list(graph.graph.nodes):
+        other: Any = node.args[1] if node.target in idle else None
+        if isinstance(other, fx.Node) and other.op == "get_attr":
+            value = operator.attrgetter(str(other.target))(graph)
+            if value.numel() and bool((value == idle[node.target]).all()):
+                node.replace_all_uses_with(node.args[0])
+    graph.graph.eliminate_dead_code()
+
+
+def _fold(graph: fx.GraphModule) -> None:
+    _drop_idle_arithmetic(graph)
+    layers: Layers = dict(graph.named_modules())
+    for norm in list(graph.graph.nodes):
+        if not calls(norm, layers, nn.BatchNorm2d):
+            continue
+        convolution = norm.args[0]
+        if not (calls(convolution, layers, nn.Conv2d) and alone(graph, convolution)):
+            continue
+        fused = fuse_conv_bn_eval(layers[convolution.target], layers[norm.target])
+        graph.set_submodule(convolution.target, fused)
+        norm.replace_all_uses_with(convolution)
+        graph.graph.erase_node(norm)
+    graph.recompile()
+    graph.delete_all_unused_submodules()
+
+
+def _end_in_float(graph: fx.GraphModule) -> None:
+    layers: Layers = dict(graph.named_modules())
+    [output] = [node for node in graph.graph.nodes if node.op == "output"]
+    last = output.args[0]
+    if calls(last, layers, nn.Linear) and alone(graph, last):
+        graph.set_submodule(last.target, FloatLinear(layers[last.target]))
+
+
+class FloatLinear(nn.Module):
+    """The last layer in float32: logits of 8 bits would tie."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(linear.weight.detach().float(), requires_grad=False)
+        self.bias = None if linear.bias is None else linear.bias.detach().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return F.linear(x.float(), self.weight, self.bias)

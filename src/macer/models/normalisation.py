@@ -1,0 +1,134 @@
+"""The normalisation before a network from elsewhere: told by its file or by the user.
+
+Files of the code of [Cohen+19] and of those built on it look alike whatever their first layer was:
+(x − mean) / std for CIFAR and ImageNet, x − mean in a version of the code of [Salman+19], nothing
+for MNIST. Nobody but the user can tell them apart, and a wrong choice costs accuracy silently.
+
+[Cohen+19]   Certified Adversarial Robustness via Randomized Smoothing. ICML 2019.
+[Salman+19]  Provably Robust Deep Learning via Adversarially Trained Smoothed Classifiers. NeurIPS
+             2019.
+[Jeong+23]   Confidence-aware Training of Smoothed Classifiers for Certified Robustness. AAAI 2023.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from macer.errors import Mistake
+from macer.models.weights import Surroundings, Weights
+from macer.system.progress import note
+from macer.system.user_code import nearest
+
+
+class Normalisation(NamedTuple):
+    """(x − mean) / std, one value a channel, for images in [0, 1]."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __str__(self) -> str:
+        mean, std = (",".join(f"{value:.9g}" for value in values) for values in self)
+        return f"mean {mean}, std {std}"
+
+
+NO_STD = (1.0, 1.0, 1.0)
+CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+CIFAR100_MEAN, CIFAR100_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+# Constants of public code: [Cohen+19], for CIFAR-100 [Jeong+23]; centred: a version of [Salman+19].
+NORMALISATIONS = {
+    "cohen-cifar10": Normalisation(CIFAR10_MEAN, CIFAR10_STD),
+    "cohen-imagenet": Normalisation(IMAGENET_MEAN, IMAGENET_STD),
+    "jeong-cifar100": Normalisation(CIFAR100_MEAN, CIFAR100_STD),
+    "centred-cifar10": Normalisation(CIFAR10_MEAN, NO_STD),
+    "centred-imagenet": Normalisation(IMAGENET_MEAN, NO_STD),
+}
+
+
+def no_normalisation(channels: int) -> Normalisation:
+    """What leaves images as they are."""
+    return Normalisation((0.0,) * channels, (1.0,) * channels)
+
+
+def named_normalisation(name: str, channels: int) -> Normalisation:
+    """The normalisation that a user names: none, a key of NORMALISATIONS, or MEAN/STD in numbers.
+
+    Args:
+        name: numbers are separated by commas, as in 0.49,0.48,0.45/0.2,0.2,0.2; a single one counts
+            for every channel, as in 0.5/0.25.
+    """
+    if name == "none":
+        return no_normalisation(channels)
+    chosen = NORMALISATIONS.get(name) or _numbers(name)
+    mean, std = (_per_channel(values, channels) for values in chosen)
+    if not len(mean) == len(std) == channels:
+        raise Mistake(
+            f"normalise must have {channels} values, one a channel, got {name}; "
+            f"choose from {_choices(channels)}"
+        )
+    return Normalisation(mean, std)
+
+
+def _numbers(name: str) -> Normalisation:
+    mean, slash, std = name.partition("/")
+    try:
+        return Normalisation(*(tuple(map(float, part.split(","))) for part in (mean, std)))
+    except ValueError:
+        guess = "" if slash else nearest(name, NORMALISATIONS)
+        raise Mistake(
+            f"unknown normalisation {name!r}{guess}; "
+            f"choose from none, {', '.join(NORMALISATIONS)}, MEAN/STD in numbers"
+        ) from None
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    return values * channels if len(values) == 1 else values
+
+
+def _choices(channels: int) -> str:
+    names = [name for name, chosen in NORMALISATIONS.items() if len(chosen.mean) == channels]
+    return ", ".join(["none", *names, "MEAN/STD in numbers"])
+
+
+def find_normalisation(
+    weights: Weights, surroundings: Surroundings, name: str, *, asked: str | None, channels: int
+) -> Normalisation:
+    """The normalisation of a network from a file: the file's, or else the user's."""
+    if surroundings.constants:
+        if asked is not None:
+            raise Mistake(
+                f"normalise must be left out, since {weights.path} holds its own, got {asked}"
+            )
+        found = _constants(weights, surroundings, channels)
+        note(f"{weights.path} normalises by {found}")
+        return found
+    if asked is not None:
+        return named_normalisation(asked, channels)
+    if surroundings.silent:
+        raise Mistake(
+            f"normalise must be given: {weights.path} holds {name} inside another module, at "
+            f"{surroundings.prefix!r}, which may normalise by constants that the file lacks; add "
+            f"--normalise, choose from {_choices(channels)}"
+        )
+    note(
+        f"{weights.path} shows nothing before {name}: images go in as they are, in [0, 1]; "
+        "if they were normalised in training, add --normalise"
+    )
+    return no_normalisation(channels)
+
+
+def _constants(weights: Weights, surroundings: Surroundings, channels: int) -> Normalisation:
+    """The file's constants; without a std, a layer that centres."""
+    ones = torch.ones(1)
+    found = {key: surroundings.constants.get(key, ones) for key in Normalisation._fields}
+    for key, tensor in found.items():
+        if tensor.numel() not in (1, channels):
+            raise Mistake(
+                f"{weights.path} must hold a {key} of {channels} values, one a channel, "
+                f"got {tensor.numel()}"
+            )
+        if not tensor.is_floating_point():
+            raise Mistake(f"{weights.path} must hold a {key} of floats, got {tensor.dtype}")
+    mean, std = (tuple(t.float().flatten().tolist()) for t in found.values())
+    return Normalisation(_per_channel(mean, channels), _per_channel(std, channels))

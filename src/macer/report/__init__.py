@@ -1,0 +1,1 @@
+"""Certificates read: scores, tables, curves, a page."""

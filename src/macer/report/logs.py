@@ -1,0 +1,347 @@
+"""Logs of certificates as this field writes them: tab-separated, one line an image."""
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macer.certification.journal import (
+    HELD_OUT,
+    JOURNAL,
+    PARTS,
+    Contents,
+    read_journal,
+    table_lines,
+)
+from macer.certification.scope import images_of
+from macer.errors import Mistake
+from macer.system.files import opened
+
+COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise")
+
+# ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
+MOST_BYTES = 1 << 27
+MOST_LINES = 1 << 20
+LONGEST_LINE = 1 << 17  # characters; the counts of a thousand classes take some thousands
+
+# Beyond these a number is no image's, and sums of radii would overflow.
+MOST_IMAGES = 1 << 31
+LARGEST = 1e6  # of radii and of sigma
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateLog:
+    """Certificates of one model, one entry an image in the order of idx; None: not recorded."""
+
+    name: str
+    idx: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predict: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    sigma: float | None = None
+    n0: int | None = None
+    n: int | None = None
+    alpha: float | None = None
+    bound: str | None = None
+    split: str | None = None  # train, of images that were held out; else the images are test images
+    noise: str | None = None  # ordinary, where it was not exact
+    # Whether an image's class was estimated: a score passes over wrong ones.
+    estimated: NDArray[np.bool_] | None = None
+    asked: NDArray[np.int64] | None = None  # the images that were to be certified
+
+
+def read_log(path: Path) -> CertificateLog:
+    """Read a run folder's certificates.tsv, or a log file, plain or gzipped.
+
+    A table beside a journal is derived from it, and must say what the journal says.
+    """
+    file = _log_file(path)
+    header, *lines = _lines(file)
+    names = header.split("\t")
+    _check_header(file, names)
+    journal = path / JOURNAL
+    contents = read_journal(journal) if journal.is_file() else None
+    if contents:
+        _check_against(contents, file, header, lines)
+    rows = [_row(names, line, f"{file}, line {i}") for i, line in enumerate(lines, start=2)]
+    if not rows:
+        raise Mistake(
+            f"{file} has a header but no certificates"
+            f"{_elsewhere(path) or ': certify at least one image'}"
+        )
+    _check_all_radii(file, rows)
+    _check_repeats(file, rows)
+    rows.sort(key=lambda row: row["idx"])
+    return CertificateLog(
+        name=_name(file),
+        idx=np.array([row["idx"] for row in rows], np.int64),
+        label=np.array([row["label"] for row in rows], np.int64),
+        predict=np.array([row["predict"] for row in rows], np.int64),
+        radius=np.array([row["radius"] for row in rows], np.float64),
+        correct=np.array([row["predict"] == row["label"] for row in rows], np.bool_),
+        **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
+        estimated=np.array([row["drawn"] > 0 for row in rows]) if "drawn" in names else None,
+        asked=_asked(contents),
+    )
+
+
+def _asked(contents: Contents | None) -> NDArray[np.int64] | None:
+    """The images that a journal was asked for, if it says so."""
+    if contents is None or contents.scope is None:
+        return None
+    return np.array(sorted(images_of(contents.scope)), np.int64)
+
+
+def _check_against(contents: Contents, file: Path, header: str, lines: Sequence[str]) -> None:
+    """Refuse a table that says something else than its journal; it may lack what came last."""
+    first, *rest = (line.rstrip("\n") for line in table_lines(contents))
+    known = {line.partition("\t")[0]: line for line in rest}
+    for number, line in enumerate(lines, start=2):
+        if header != first or line != known.get(line.partition("\t")[0]):
+            raise Mistake(
+                f"{file}, line {number}: the table must say what {JOURNAL} beside it says, got "
+                f"{line[:60]!r}; `macer certify` writes it anew, `macer verify` checks the journal"
+            )
+
+
+def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
+    radius = rows[0].get("asked")
+    if radius is not None:
+        raise Mistake(
+            f"{file} must hold certificates of largest radii, got those of radius {radius:g}, "
+            "which have no ACR; the same `macer certify` tells what they say"
+        )
+
+
+def lacking(path: Path, log: CertificateLog) -> int:
+    """Certificates that a run's journal has and its table has not, as after a kill."""
+    return len(_recorded(path).difference(log.idx.tolist()))
+
+
+def _recorded(path: Path) -> set[int]:
+    """The images in a folder's journals, those of processes that were killed among them."""
+    journals = [path / JOURNAL, *path.glob(f"{PARTS}/*/{JOURNAL}")]
+    return {i for file in journals if file.is_file() for i in read_journal(file).records}
+
+
+def _elsewhere(path: Path) -> str:
+    """Where the certificates are that a folder's table should have, as after a kill."""
+    count = len(_recorded(path)) if path.is_dir() else 0
+    return f", but its journal has {count}; certify again to write the table" if count else ""
+
+
+def select(
+    log: CertificateLog, start: int = 0, stop: int | None = None, skip: int = 1
+) -> CertificateLog:
+    """The images with start ≤ idx < stop and idx % skip = 0."""
+    if skip < 1:
+        raise Mistake(f"skip must be ≥ 1, got {skip}")
+    kept = _chosen(log.idx, start, stop, skip)
+    if not kept.any():
+        raise Mistake(
+            f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
+            f"the log has {describe_images(log)}"
+        )
+    names = ("idx", "label", "predict", "radius", "correct", "estimated")
+    arrays = {name: getattr(log, name) for name in names}
+    asked = None if log.asked is None else log.asked[_chosen(log.asked, start, stop, skip)]
+    narrowed = {name: a[kept] for name, a in arrays.items() if a is not None}
+    return replace(log, **narrowed, asked=asked)
+
+
+def _chosen(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
+    return chosen if stop is None else chosen & (idx < stop)
+
+
+def describe_images(log: CertificateLog) -> str:
+    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; training images so."""
+    return f"training {_describe(log)}" if log.split == "train" else _describe(log)
+
+
+def _describe(log: CertificateLog) -> str:
+    idx = np.sort(log.idx)
+    first, last = int(idx[0]), int(idx[-1])
+    if first == last:
+        return f"{first}"
+    steps = np.unique(np.diff(idx))
+    if len(steps) == 1 and steps[0] == 1:
+        return f"{first}…{last}"
+    if len(steps) == 1 and len(idx) > 2:
+        return f"{first}…{last}, every {_ordinal(int(steps[0]))}"
+    return f"{len(idx):,} images within {first}…{last}"
+
+
+def _ordinal(number: int) -> str:
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _log_file(path: Path) -> Path:
+    file = path / "certificates.tsv" if path.is_dir() else path
+    if not file.is_file() and path.is_dir():
+        what_to_do = _elsewhere(path) or "; certify the run first"
+        raise Mistake(f"no certificates in {path}: expected {file}{what_to_do}")
+    if not file.exists():
+        raise Mistake(f"no log at {path}: expected a run folder or a log file")
+    return file
+
+
+def _name(file: Path) -> str:
+    """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
+    if file.name == "certificates.tsv":
+        folder = file.resolve().parent
+        run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""
+        return f"{run}{folder.name}"
+    return re.sub(r"(?<=.)(\.(tsv|txt))?(\.gz)?$", "", file.name, count=1)
+
+
+def _lines(file: Path) -> list[str]:
+    content = _content(file)
+    if len(content) > MOST_BYTES:
+        raise Mistake(f"{file} must hold at most {MOST_BYTES >> 20} MiB of text, got more")
+    if content.count(b"\n") > MOST_LINES:
+        raise Mistake(f"{file} must hold at most {MOST_LINES:,} lines, got more")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistake(f"{file} must be tab-separated text, plain or gzipped: {error}") from error
+    if not text.strip():
+        raise Mistake(f"{file} is empty: expected the columns {' '.join(COLUMNS)}")
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    if (longest := max(map(len, lines))) > LONGEST_LINE:
+        raise Mistake(
+            f"{file} must have lines of at most {LONGEST_LINE:,} characters, got {longest:,}"
+        )
+    return lines
+
+
+def _content(file: Path) -> bytes:
+    """The bytes of a file, unzipped if they are zipped: no more than are needed to refuse it."""
+    with opened(file, limit=MOST_BYTES) as raw:
+        gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
+        stream = gzip.GzipFile(fileobj=raw) if gzipped else raw
+        try:
+            return stream.read(MOST_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise Mistake(
+                f"{file} must be tab-separated text, plain or gzipped: {error}"
+            ) from error
+
+
+def _check_header(file: Path, names: Sequence[str]) -> None:
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise Mistake(
+            f"{file}: the header must have the tab-separated columns {' '.join(COLUMNS)}, "
+            f"got no {', '.join(missing)}"
+        )
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise Mistake(f"{file}: each column must appear once, got {repeated[:40]!r} twice")
+
+
+def _row(names: Sequence[str], line: str, where: str) -> dict[str, Any]:
+    texts = line.split("\t")
+    if len(texts) != len(names):
+        raise Mistake(
+            f"{where}: a row must have {len(names)} tab-separated values, got {line[:80]!r}"
+        )
+    row = {
+        name: _value(name, text, where)
+        for name, text in zip(names, texts, strict=True)
+        if name in FIELDS
+    }
+    if row["correct"] != (row["predict"] == row["label"]):
+        raise Mistake(
+            f"{where}: correct must be 1 where predict is label and 0 elsewhere, got "
+            f"{row['correct']} for predict {row['predict']} and label {row['label']}"
+        )
+    return row
+
+
+def _check_repeats(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    seen: dict[int, int] = {}
+    for line, row in enumerate(rows, start=2):
+        first = seen.setdefault(row["idx"], line)
+        if first != line:
+            raise Mistake(
+                f"{file}, line {line}: each image must appear once, got idx {row['idx']} "
+                f"again (first on line {first})"
+            )
+
+
+def _setting(file: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    values = list(dict.fromkeys(row[name] for row in rows))
+    if len(values) > 1:
+        raise Mistake(
+            f"{file}: {name} must be the same for every image, got {values[0]} and {values[1]}; "
+            "split the log"
+        )
+    return values[0]
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"[-+.0-9a-zA-Z]+", text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _seconds(text: str) -> float:
+    clock = re.fullmatch(
+        r"(?:([0-9]{1,9}) days?, )?([0-9]{1,9}):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", text
+    )
+    if clock is None:
+        return _number(text)
+    days, hours, minutes, seconds = clock.groups(default="0")
+    return ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + float(seconds)
+
+
+# Each column's reader, what must hold of its value, and the same in words.
+FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+    "idx": (_whole, lambda i: 0 <= i < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
+    "label": (_whole, lambda c: 0 <= c < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
+    "predict": (_whole, lambda c: -1 <= c < MOST_IMAGES, "a class, or -1 for an abstention"),
+    "radius": (_number, lambda r: 0 <= r < LARGEST, "a finite number ≥ 0 and below 10⁶"),
+    "correct": (_whole, lambda c: c in (0, 1), "0 or 1"),
+    "time": (_seconds, lambda t: math.isfinite(t) and t >= 0, "seconds or h:mm:ss"),
+    "sigma": (_number, lambda s: 1 / LARGEST <= s < LARGEST, "a number > 0, from 10⁻⁶ to 10⁶"),
+    "n0": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
+    "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
+    "alpha": (_number, lambda a: 0 < a < 1, "between 0 and 1"),
+    "bound": (str, lambda _: True, "a name"),
+    "split": (str, lambda name: name == "train", "train, or the column left out"),
+    "noise": (str, lambda name: name == "ordinary", "ordinary, or the column left out"),
+    "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
+    "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
+}
+
+
+def _value(name: str, text: str, where: str) -> Any:
+    """A column's value; an empty setting is one that the log does not say."""
+    if name in SETTINGS and not text:
+        return None
+    read, holds, requirement = FIELDS[name]
+    try:
+        value = read(text)
+    except ValueError:
+        value = None
+    if value is None or not holds(value):
+        raise Mistake(f"{where}: {name} must be {requirement}, got {text[:40]!r}")
+    return value

@@ -1,0 +1,289 @@
+"""Tables of certified accuracy and average certified radius: Markdown, LaTeX, CSV, terminal."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from macer.errors import Mistake
+from macer.report import markup as forms
+from macer.report.logs import CertificateLog, describe_images
+from macer.report.markup import one_line
+from macer.report.scores import (
+    Difference,
+    average_certified_radius,
+    certified_accuracy,
+    given_up,
+    paired_difference,
+    standard_error,
+    usual_radii,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Of tables that programs read: the same for every log. The field's σ ≤ 1 and n = 100,000 certify
+# up to 3.81.
+RADII = tuple(0.25 * i for i in range(17))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One log's line of a table; None: not recorded, or nothing to compare with."""
+
+    name: str
+    sigma: float | None
+    accuracies: tuple[float, ...]
+    acr: float
+    standard_error: float
+    difference: Difference | None
+    images: int
+    which: str
+    n0: int | None
+    n: int | None
+    alpha: float | None
+    bound: str | None
+    asked: int | None  # images that were to be certified, those of the log among them
+    noise: str | None  # ordinary, where it was not exact
+
+
+@dataclass(frozen=True)
+class Table:
+    """Certified accuracy at radii and ACR of several logs, and what to know when reading them."""
+
+    radii: tuple[float, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = None) -> Table:
+    """The table of the logs, each compared with the first where they can be."""
+    if not logs:
+        raise Mistake("logs must hold at least one log, got none: name a run or a log file")
+    radii = usual_radii(logs) if radii is None else tuple(radii)
+    if any(not math.isfinite(r) or r < 0 for r in radii):
+        raise Mistake(f"radii must be finite and ≥ 0, got {', '.join(f'{r:g}' for r in radii)}")
+    if len(texts := [radius_text(r) for r in radii]) > len(set(texts)):
+        raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
+    differences, obstacles = _compare(logs)
+    rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
+    notes = (*_notes(rows), *_doubts(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    return Table(tuple(radii), tuple(rows), notes)
+
+
+def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
+    """A table's header and rows as text, with the differences if compared and there are any."""
+    compared &= len(table.rows) > 1
+    header = ["name", "σ", *(radius_text(r) for r in table.radii), "ACR"]
+    header += ["ACR − first's"] * compared + ["images", "n", "α"]
+    rows = []
+    for row in table.rows:
+        accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
+        difference = [_difference_text(row, table.rows[0])] * compared
+        images = images_text(row.images, row.which, row.asked)
+        settings = [images, thousands(row.n), setting(row.alpha)]
+        acr = with_error(row.acr, row.standard_error)
+        rows.append([row.name, setting(row.sigma), *accuracies, acr, *difference, *settings])
+    return header, rows
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown, its notes below."""
+    return forms.markdown(*cells(table), table.notes)
+
+
+def latex(table: Table) -> str:
+    """A table in LaTeX with booktabs' rules, its notes below."""
+    return forms.latex(*cells(table), table.notes)
+
+
+def csv(table: Table) -> str:
+    """A table as comma-separated values in full precision; what is unknown is empty."""
+    header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
+    header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
+    header += ["images", "which", "n0", "n", "alpha", "bound", "asked", "noise"]
+    rows = [
+        [
+            *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
+            *(row.difference or (None, None, None)),
+            *(row.images, row.which, row.n0, row.n, row.alpha, row.bound, row.asked, row.noise),
+        ]
+        for row in table.rows
+    ]
+    return forms.csv(header, rows)
+
+
+def terminal(table: Table) -> "RenderableType":
+    """A table for terminals: ACR and settings first, accuracies below them, then the notes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    header, rows = cells(table)
+    last = 2 + len(table.radii)
+    accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
+    others = [[*line[:2], *line[last:]] for line in [header, *rows]]
+    notes = [Text(f" {one_line(note)}", style="dim") for note in table.notes]
+    title = "Certified accuracy at ℓ₂ radius"
+    return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
+
+
+def images_text(count: int, which: str, asked: int | None) -> str:
+    """Which images, and how many."""
+    if f"{count:,} images within" in which:
+        return which.replace(f"{count:,} images", f"{count_text(count, asked)} images")
+    return f"{which} ({count_text(count, asked)})"
+
+
+def count_text(count: int, asked: int | None) -> str:
+    """How many images, of how many that were to be certified if there are more."""
+    return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
+
+
+def images_of(log: CertificateLog) -> str:
+    """Which images a log has, and how many."""
+    return images_text(len(log.idx), describe_images(log), asked_images(log))
+
+
+def asked_images(log: CertificateLog) -> int | None:
+    """How many images were to be certified, those that were not asked for but are there too."""
+    return None if log.asked is None else len(np.union1d(log.asked, log.idx))
+
+
+def setting(value: float | str | None) -> str:
+    """A setting as text; ? where the log does not say."""
+    if value is None:
+        return "?"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def thousands(value: int | None) -> str:
+    """A whole number in groups of three digits; ? where the log does not say."""
+    return "?" if value is None else f"{value:,}"
+
+
+def with_error(value: float, error: float) -> str:
+    """A value with its standard error, three decimals each."""
+    text = f"{value:.3f}".replace("-", "−")
+    return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
+
+
+def radius_text(r: float) -> str:
+    """A radius as the head of a column: two decimals, or more if it has more."""
+    return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
+
+
+def _difference_text(row: Row, first: Row) -> str:
+    if row.difference is None:
+        return "" if row is first else "—"
+    gain, error, _ = row.difference
+    return with_error(gain, error) if gain < 0 else f"+{with_error(gain, error)}"
+
+
+def _compare(logs: Sequence[CertificateLog]) -> tuple[list[Difference | None], list[str]]:
+    """Each log's difference to the first, and why there is none where there is none."""
+    differences: list[Difference | None] = [None]
+    obstacles = []
+    for log in logs[1:]:
+        try:
+            differences.append(paired_difference(log, logs[0]))
+        except Mistake as mistake:
+            differences.append(None)
+            obstacles.append(f"Not compared: {mistake}.")
+    return differences, obstacles
+
+
+def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | None) -> Row:
+    return Row(
+        name=log.name,
+        sigma=log.sigma,
+        accuracies=tuple(float(a) for a in certified_accuracy(log, radii)),
+        acr=average_certified_radius(log),
+        standard_error=standard_error(log),
+        difference=difference,
+        images=len(log.idx),
+        which=describe_images(log),
+        n0=log.n0,
+        n=log.n,
+        alpha=log.alpha,
+        bound=log.bound,
+        asked=asked_images(log),
+        noise=log.noise,
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    notes = [f"{_errors_note(rows)} ± is one standard error over the images."]
+    if any(row.difference for row in rows):
+        counts = {row.difference.images for row in rows if row.difference}
+        images = f"{counts.pop():,}" if len(counts) == 1 else "different numbers of"
+        notes.append(f"Differences of ACR are paired, over {images} images common with the first.")
+    differing = [
+        symbol
+        for symbol, values in (
+            ("images", {row.which for row in rows}),
+            ("n", {row.n for row in rows}),
+            ("α", {row.alpha for row in rows}),
+        )
+        if len(values) > 1
+    ]
+    if differing:
+        notes.append(
+            f"The rows differ in {' and '.join(differing)}, on which ACR depends: "
+            "do not compare their ACRs directly."
+        )
+    return notes
+
+
+def _doubts(rows: Sequence[Row]) -> list[str]:
+    """What keeps certificates from being all that they look like."""
+    doubts = [
+        f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
+        "and its figures are of these alone."
+        for row in rows
+        if row.asked not in (None, row.images)
+    ]
+    if ordinary := [row.name for row in rows if row.noise == "ordinary"]:
+        whose = "" if len(ordinary) == len(rows) else f" ({', '.join(ordinary)})"
+        doubts.append(
+            f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
+            "floating point."
+        )
+    return doubts
+
+
+def _errors_note(rows: Sequence[Row]) -> str:
+    cases = dict.fromkeys((row.alpha, row.images) for row in rows)
+    expected = "; ".join(
+        f"{alpha:g} · {images:,} = {alpha * images:g}"
+        for alpha, images in cases
+        if alpha is not None
+    )
+    unknown = "α is not recorded in every log" if expected else "α is not recorded here"
+    if all(alpha is not None for alpha, _ in cases):
+        unknown = ""
+    figures = "; ".join(filter(None, [expected, unknown]))
+    return f"α is per image: over m images at most αm false certificates are expected ({figures})."
+
+
+def _given_up_note(log: CertificateLog) -> str:
+    lost = [f"{c.label} ({c.correct} of {c.images:,} correct)" for c in given_up(log)]
+    if not lost:
+        return ""
+    kind = "class" if len(lost) == 1 else "classes"
+    return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."
+
+
+def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    lines = [[one_line(cell) for cell in line] for line in lines]
+    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i, name in enumerate(lines[0]):
+        grid.add_column(Text(name), justify="right" if i else "left", overflow="fold")
+    for line in lines[1:]:
+        grid.add_row(*(Text(cell) for cell in line))
+    return grid

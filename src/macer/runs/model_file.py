@@ -1,0 +1,205 @@
+"""Model files: tensors, and a card that rebuilds their network; what a file says is checked first.
+
+A file of safetensors whose metadata have one text, `macer`: the card in JSON, and with it `digest`,
+the SHA-256 of card and tensors, which files of old versions lack.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from macer.errors import Mistake
+from macer.models.build import build_model
+from macer.models.tensor_files import read_safetensors
+from macer.system.files import read_file
+
+Tensors = dict[str, Tensor]
+
+# What a stranger's card may ask for: more is a mistake or a trap, not a model to certify.
+MOST_CLASSES = 65_536
+MOST_VALUES = 2**21  # of an image: two of them in ResNet-18 take 2 GB
+MOST_TEXT = 300  # characters of a name
+
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, halves of characters
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a model file says of itself, enough to rebuild and to certify it."""
+
+    architecture: str
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    sigma: float
+    dataset: str
+
+    def __post_init__(self) -> None:
+        channels, count = self.shape[0], len(self.classes)
+        for name, text in (("architecture", self.architecture), ("dataset", self.dataset)):
+            _check_text(name, text)
+        _require("classes", 1 <= count <= MOST_CLASSES, f"1 to {MOST_CLASSES:,} names", count)
+        for text in self.classes:
+            _check_text("classes", text)
+        right = min(self.shape) >= 1 and math.prod(self.shape) <= MOST_VALUES
+        _require("shape", right, f"of 1 to {MOST_VALUES:,} values", self.shape)
+        right = len(self.mean) == channels and all(map(_is_finite, self.mean))
+        _require("mean", right, f"{channels} finite numbers, one a channel", self.mean)
+        right = len(self.std) == channels and all(map(_is_positive, self.std))
+        _require("std", right, f"{channels} finite numbers > 0, one a channel", self.std)
+        _require("sigma", _is_positive(self.sigma), "finite and > 0", self.sigma)
+
+    @classmethod
+    def from_fields(cls, found: object) -> "ModelCard":
+        """The card that `asdict` and JSON made; a Mistake says what is wrong with another."""
+        names = [field.name for field in fields(cls)]
+        if not isinstance(found, dict) or sorted(found) != sorted(names):
+            raise Mistake(f"its card must have the fields {', '.join(names)}")
+        return cls(
+            architecture=_text("architecture", found["architecture"]),
+            classes=tuple(_text("classes", one) for one in _list("classes", found["classes"])),
+            shape=_sizes(found["shape"]),
+            mean=tuple(_number("mean", one) for one in _list("mean", found["mean"])),
+            std=tuple(_number("std", one) for one in _list("std", found["std"])),
+            sigma=_number("sigma", found["sigma"]),
+            dataset=_text("dataset", found["dataset"]),
+        )
+
+    def build(self, folder: str | None = None) -> nn.Sequential:
+        """The network with fresh weights.
+
+        Args:
+            folder: where the module of a user's own network must be found.
+        """
+        return build_model(
+            self.architecture,
+            num_classes=len(self.classes),
+            shape=self.shape,
+            mean=self.mean,
+            std=self.std,
+            folder=folder,
+        )
+
+
+def _require(name: str, ok: bool, requirement: str, value: object) -> None:
+    if not ok:
+        raise Mistake(f"{name} must be {requirement}, got {_shortened(value)}")
+
+
+def _shortened(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _check_text(name: str, text: str) -> None:
+    right = len(text) <= MOST_TEXT and not UNPRINTABLE.search(text)
+    _require(name, right, f"printable, of at most {MOST_TEXT} characters", repr(text))
+
+
+def _is_finite(value: float) -> bool:
+    """In the network's arithmetic too, which has fewer bits."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.float32(value)))
+
+
+def _is_positive(value: float) -> bool:
+    with np.errstate(over="ignore", under="ignore"):
+        return 0 < float(np.float32(value)) < math.inf
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise Mistake(f"{name} must be text, got {_shortened(value)}")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Mistake(f"{name} must be a number, got {_shortened(value)}")
+    try:
+        return float(value)
+    except OverflowError:  # of a whole number
+        return math.inf
+
+
+def _list(name: str, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise Mistake(f"{name} must be a list, got {_shortened(value)}")
+    return value
+
+
+def _sizes(value: object) -> tuple[int, int, int]:
+    match value:
+        case [int(channels), int(height), int(width)]:
+            return (channels, height, width)
+    raise Mistake(f"shape must be three whole numbers, got {_shortened(value)}")
+
+
+def model_bytes(tensors: Tensors, card: ModelCard) -> bytes:
+    """The content of a model file."""
+    plain, fields = plain_tensors(tensors), asdict(card)
+    # One text: safetensors writes several in any order, and the same model is the same bytes.
+    text = json.dumps({**fields, "digest": _digest(plain, fields)})
+    return save_tensors(plain, {"macer": text})
+
+
+def plain_tensors(tensors: Tensors) -> Tensors:
+    """Contiguous copies on the CPU: what safetensors takes."""
+    return {
+        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
+    }
+
+
+def digest_of_tensors(tensors: Mapping[str, object]) -> str:
+    """The SHA-256 of tensors: names, shapes, types and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise Mistake(f"a state_dict must hold tensors alone, got {name}, a {kind}")
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, object]) -> str:
+    text = digest_of_tensors(tensors) + json.dumps(fields)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
+    """The card and the tensors of a model file; nothing that it names is imported."""
+    try:
+        tensors, metadata = read_safetensors(read_file(file))
+        found = json.loads(metadata["macer"])
+        digest = found.pop("digest", None) if isinstance(found, dict) else None
+        card = ModelCard.from_fields(found)
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise Mistake(
+            f"{file} must be a model file written by macer train: {error}; for other weights name "
+            "their network and add --weights FILE"
+        ) from error
+    if digest is not None and digest != _digest(tensors, found):
+        raise Mistake(
+            f"{file} must hold the weights and the card that its digest is of; the file is "
+            "damaged or was changed"
+        )
+    return card, tensors

@@ -1,0 +1,344 @@
+"""A run is a folder: what was asked for, how far it got, and what came of it.
+
+manifest.json            recipe, seed, versions, device, SHA-256 of data and weights, commit
+checkpoints/             the newest two generations
+model.safetensors        final weights; its metadata rebuild the model
+metrics.jsonl            one line an epoch
+certificates.journal     one checksummed record a certified image
+certificates.tsv         the same as a table, derived
+"""
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from macer import __version__
+from macer.errors import Mistake
+from macer.recipes import TrainRecipe
+from macer.runs.model_file import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
+from macer.runs.seals import ensure_key, owners_folders
+from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
+from macer.system.commit import commit
+from macer.system.files import (
+    locked,
+    read_file,
+    read_text,
+    sha256_of_file,
+    sync_folder,
+    write_atomically,
+)
+from macer.system.user_code import OwnModule, check_admitted, module_of, names_a_function
+
+Metrics = dict[str, Any]
+
+GENERATIONS = 2
+
+LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs take one thirtieth
+LARGEST_CHECKPOINT = 1 << 36  # bytes, of what training itself has written
+MOST_EPOCHS = 1 << 20
+LOOK = ("validation_accuracy", "validation_radius")
+# What a manifest's entries are, as far as others are read from them.
+MANIFEST = {
+    "recipe": dict,
+    "data_sha256": str,
+    "weights_sha256": str,
+    "models_sha256": dict,
+    "speed": dict,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The paths of a run, and the few things that are written there."""
+
+    folder: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What was asked for and what came of it."""
+        return self.folder / "manifest.json"
+
+    @property
+    def model(self) -> Path:
+        """Final weights."""
+        return self.folder / "model.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """One line an epoch."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The newest generations of the training's state."""
+        return self.folder / "checkpoints"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest, or a Mistake that says what is wrong with it."""
+        if not self.manifest.is_file():
+            raise Mistake(f"no run in {self.folder}: expected {self.manifest}")
+        text = read_text(self.manifest, limit=LARGEST_TEXT)
+        try:
+            manifest: dict[str, Any] = json.loads(text)
+            for name, kind in MANIFEST.items():
+                if not isinstance(manifest.get(name, kind()), kind | NoneType):
+                    raise TypeError(f"{name} must be of type {kind.__name__}")
+            manifest["recipe"], manifest["data_sha256"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r:.200}") from error
+        return manifest
+
+    def read_recipe(self) -> TrainRecipe:
+        """The recipe that the run was asked for with, to be looked at: its names may be code."""
+        fields = self.read_manifest()["recipe"]
+        if fields is None:
+            raise Mistake(
+                f"{self.folder} was packed, not trained: it has no recipe, and nothing tells what "
+                "its network learnt from"
+            )
+        try:
+            return TrainRecipe(**fields)
+        except (TypeError, Mistake) as error:
+            raise Mistake(
+                f"{self.manifest} must have a recipe that this macer knows: {error}"
+            ) from error
+
+    def read_metrics(self) -> list[Metrics]:
+        """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""
+        if not self.metrics.is_file():
+            return []
+        text = read_text(self.metrics, limit=LARGEST_TEXT)
+        try:
+            lines = [json.loads(line) for line in text.splitlines()]
+            for line in lines:
+                _check_metrics(line)
+            return lines
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise Mistake(
+                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r:.200}; "
+                "move the file away to go on without it"
+            ) from error
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Write the manifest, whole."""
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        write_atomically(self.manifest, (text + "\n").encode())
+
+
+def _check_metrics(line: Metrics) -> None:
+    """Refuse the metrics of what can be no epoch; a loss may be any number."""
+    for name in ("epoch", "step", "samples_per_second"):
+        value = line[name]
+        if not isinstance(value, int | float) or not 0 < value < 1e18:
+            raise ValueError(f"{name} must be a number > 0, got {value!r:.40}")
+    if not isinstance(line["epoch"], int) or line["epoch"] > MOST_EPOCHS:
+        raise ValueError(f"epoch must be a whole number up to {MOST_EPOCHS:,}")
+    looked = [line[name] for name in LOOK if name in line]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in looked):
+        raise ValueError(f"{' and '.join(LOOK)} must be finite numbers")
+
+
+def open_run(
+    folder: Path,
+    recipe: TrainRecipe,
+    data_sha256: str,
+    *,
+    resume: bool,
+    models_sha256: dict[str, str] | None = None,
+    code: Sequence[OwnModule] = (),
+) -> Run:
+    """Make a new run, or continue one that was asked for with the same recipe and data.
+
+    Args:
+        models_sha256: of the models that the recipe's fields name, by field.
+        code: the modules of the user's own that the recipe names.
+    """
+    inputs = {"data_sha256": data_sha256, "models_sha256": models_sha256 or {}}
+    run = Run(folder)
+    if code:
+        ensure_key()  # what cannot be sealed at the end is refused at the beginning
+    if run.manifest.exists():
+        if not resume:
+            raise Mistake(
+                f"{folder} holds a run already; continue it with --resume or choose another --out"
+            )
+        _check_same(run.read_manifest(), recipe, inputs, folder)
+    else:
+        recorded = {"code": {"modules": code}} if code else {}
+        new_run(folder, {"recipe": asdict(recipe), **inputs, **recorded, "status": "training"})
+    run.checkpoints.mkdir(exist_ok=True)
+    sync_folder(folder)
+    return run
+
+
+def new_run(folder: Path, record: dict[str, Any]) -> Run:
+    """Make a run in a new folder: its manifest, of a record and of what macer it was made with."""
+    run = Run(folder)
+    if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
+        raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if run.manifest.exists():  # perhaps since a moment ago
+            raise Mistake(f"{folder} holds a run already; choose another --out")
+        run.write_manifest({"macer": __version__, **record, **_made_with()})
+    return run
+
+
+def _made_with() -> dict[str, Any]:
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "commit": commit(),
+    }
+
+
+def _is_new(folder: Path) -> bool:
+    """Whether nothing is there but what a run has before its manifest: an empty checkpoints/."""
+    return folder.is_dir() and all(
+        entry.name == "checkpoints" and entry.is_dir() and not any(entry.iterdir())
+        for entry in folder.iterdir()
+        if not entry.name.startswith(".")
+    )
+
+
+def _check_same(
+    manifest: dict[str, Any], recipe: TrainRecipe, inputs: dict[str, Any], folder: Path
+) -> None:
+    if manifest["recipe"] is None:
+        raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
+    asked = json.loads(json.dumps(asdict(recipe)))
+    # A field that came after the run began had no effect on it, as its default has none.
+    recorded = json.loads(json.dumps(asdict(TrainRecipe()))) | manifest["recipe"]
+    for name in asked:
+        if asked[name] != recorded[name]:
+            raise Mistake(f"{name} must be {recorded[name]} to resume {folder}, got {asked[name]}")
+    if manifest["data_sha256"] != inputs["data_sha256"]:
+        raise Mistake(f"the training data must be those {folder} began with; their SHA-256 differs")
+    for name, sha256 in inputs["models_sha256"].items():
+        if manifest.get("models_sha256", {}).get(name) != sha256:
+            raise Mistake(
+                f"{name} must be the model that {folder} began with; the SHA-256 of "
+                f"{asked[name]} differs"
+            )
+
+
+def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
+    """Add a generation and remove those beyond the newest two.
+
+    The file's name ends in the hash of its content, so that a damaged one is known as such.
+    """
+    metadata = {name: str(value) for name, value in state.items()}
+    content = save_tensors(plain_tensors(tensors), metadata)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    write_atomically(run.checkpoints / f"{state['step']:09d}-{digest}.safetensors", content)
+    for old in _generations(run)[GENERATIONS:]:
+        old.unlink()
+
+
+def load_checkpoint(run: Run) -> tuple[Tensors, dict[str, int], list[Path]] | None:
+    """The newest generation that is undamaged, and the damaged ones passed over; None if new."""
+    damaged: list[Path] = []
+    generations = _generations(run)
+    for path in generations:
+        content = read_file(path, limit=LARGEST_CHECKPOINT)
+        if hashlib.sha256(content).hexdigest()[:16] != path.stem.partition("-")[2]:
+            damaged.append(path)
+            continue
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+        return load_tensors(content), {k: int(v) for k, v in metadata.items()}, damaged
+    if damaged:
+        names = ", ".join(str(path) for path in damaged)
+        raise Mistake(
+            f"every checkpoint is damaged: {names}; "
+            "delete the run's folder to train again from the start"
+        )
+    return None
+
+
+def _generations(run: Run) -> list[Path]:
+    """Checkpoint files, newest first."""
+    return sorted(run.checkpoints.glob("*-*.safetensors"), reverse=True)
+
+
+def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
+    """Write weights and card; return the file's SHA-256."""
+    content = model_bytes(tensors, card)
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def model_file(target: Path | str) -> Path:
+    """The file of a run folder's model or of zoo:NAME, or the model file itself."""
+    if in_zoo(target):
+        return zoo_file(target)
+    path = Path(target)
+    if not path.exists():
+        raise Mistake(f"no run or model at {path}; name a run folder or a model file")
+    file = Run(path).model if path.is_dir() else path
+    if not file.is_file():
+        raise Mistake(f"no model in {path}: expected {file}")
+    return file
+
+
+def load_model(
+    target: Path | str, *, code: Collection[str] = ()
+) -> tuple[nn.Sequential, ModelCard]:
+    """The model of a run folder, of a model file or of zoo:NAME, in eval mode on the CPU.
+
+    Weights that the file keeps in fewer bits are cast to the network's own type.
+
+    Args:
+        code: modules that the file may name for its network, besides those of macer; those of a
+            run that this user made with code of her own are admitted by its seal.
+    """
+    file = model_file(target)
+    if in_zoo(target):
+        check_zoo_file(file)
+    elif file == Run(Path(target)).model:
+        _check_weights(Run(Path(target)))
+    card, tensors = read_model_file(file)
+    folders = _owners_folders(file) if names_a_function(card.architecture) else {}
+    check_admitted(card.architecture, {*code, *folders}, where=file)
+    module = module_of(card.architecture)
+    model = card.build(None if module in code else folders.get(module))
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise Mistake(
+            f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
+        ) from error
+    return model.eval(), card
+
+
+def _owners_folders(file: Path) -> dict[str, str]:
+    """The user's own modules, with their folders, where the file is the model of a run of hers."""
+    run = Run(file.parent)
+    if file != run.model or not run.manifest.is_file():
+        return {}
+    return owners_folders(run.read_manifest().get("code"), sha256_of_file(file))
+
+
+def _check_weights(run: Run) -> None:
+    expected = run.read_manifest().get("weights_sha256")
+    if expected and sha256_of_file(run.model) != expected:
+        raise Mistake(
+            f"{run.model} must have the SHA-256 its manifest names, {str(expected)[:16]}…; "
+            "the file is damaged or another model's"
+        )

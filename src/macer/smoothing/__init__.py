@@ -1,0 +1,1 @@
+"""Randomized smoothing: radii, bounds, noise and the counts of a network under it."""

@@ -1,0 +1,107 @@
+"""Noisy copies of images, chunk by chunk, on a CPU or a GPU, with ordinary or exact noise."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from macer.smoothing.exact_noise import levels
+from macer.smoothing.streams import Purpose, stream
+
+# Samples come in chunks of this many, each chunk of one image; part of the definition of every
+# stream. It divides the n0 and n in use, so that nothing is padded. On a CPU a chunk is also what
+# the network sees at once: its activations fit the caches.
+CHUNK = 100
+
+
+class Chunks(NamedTuple):
+    """Which samples some chunks hold, an entry a chunk."""
+
+    slots: NDArray[np.int64]  # position of the image
+    numbers: NDArray[np.int64]  # of the chunk among the image's
+    rows: NDArray[np.int64]  # samples asked for; the rest of the chunk is padding
+
+    def parts(self, size: int) -> "Iterator[Chunks]":
+        """The chunks in their order, `size` at a time."""
+        for start in range(0, len(self.slots), size):
+            yield Chunks(*(values[start : start + size] for values in self))
+
+
+class NoisyCopies:
+    """Draws batches of one shape: whole chunks, padded.
+
+    A position in a stream is a position in (row, height, width, channel) order, the layout that
+    convolutions are fastest in.
+
+    Args:
+        images: (images, channels, height, width), uint8 for exact noise, else float32.
+        indices: the number of each image in its data set, which names its noise.
+        rows: of a batch, a multiple of CHUNK.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        indices: Sequence[int],
+        *,
+        sigma: float,
+        seed: int,
+        purpose: Purpose,
+        rows: int,
+        dtype: torch.dtype,
+    ) -> None:
+        self.pixels = images.permute(0, 2, 3, 1).contiguous()
+        self.indices = np.asarray(indices, dtype=np.int64)
+        self.sigma, self.seed, self.purpose = sigma, seed, purpose
+        self.shape = (rows, *self.pixels.shape[1:])
+        self.dtype = dtype
+        self.table = levels(sigma) if images.dtype == torch.uint8 else None
+        self._thread = threading.local()  # each thread has a batch of its own
+        if images.device.type == "cuda":
+            from macer.kernels.noise import GpuNoise
+
+            self._gpu = GpuNoise(self.pixels, seed, int(purpose), self.table, rows=CHUNK)
+
+    def draw(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        """A batch (rows, channels, height, width), and which rows' noise is decided.
+
+        The batch is overwritten by the thread's next one.
+        """
+        if not hasattr(self._thread, "batch"):
+            on_gpu = self.pixels.device.type == "cuda"
+            dtype = self.dtype if on_gpu else torch.float32
+            self._thread.batch = torch.zeros(self.shape, dtype=dtype, device=self.pixels.device)
+        batch: Tensor = self._thread.batch
+        decided = self._on_gpu(batch, chunks) if batch.is_cuda else self._on_cpu(batch, chunks)
+        return batch.permute(0, 3, 1, 2).to(self.dtype), decided
+
+    def _on_gpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
+        where = np.stack((chunks.slots, chunks.numbers, self.indices[chunks.slots]))
+        table = torch.from_numpy(where).to(batch.device)
+        return self._gpu.fill(batch, table, self.sigma) == 0
+
+    def _on_cpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
+        decided = np.ones(len(batch), dtype=bool)
+        for place, (slot, number, count) in enumerate(zip(*chunks, strict=True)):
+            rows = slice(place * CHUNK, place * CHUNK + count)
+            self._fill(batch[rows].numpy(), decided[rows], slot, number)
+        return torch.from_numpy(decided)
+
+    def _fill(self, out: np.ndarray, decided: np.ndarray, slot: int, number: int) -> None:
+        """Write image plus noise. NumPy works without Python's lock and without threads."""
+        image = self.pixels[slot].numpy()
+        random = stream(self.seed, self.purpose, self.indices[slot], number)
+        if self.table is None:
+            random.standard_normal(dtype=np.float32, out=out)
+            np.multiply(out, np.float32(self.sigma), out=out)
+            np.add(out, image, out=out)
+            return
+        raw = random.bit_generator.random_raw(out.size).reshape(out.shape)
+        ranks, undecided = self.table.ranks(raw)
+        np.add(ranks, image, out=ranks)
+        np.take(self.table.floats, ranks, out=out, mode="clip")  # the mode that needs no buffer
+        decided[undecided // image.size] = False

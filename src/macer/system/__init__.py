@@ -1,0 +1,1 @@
+"""What the operating system is asked for: files, signals, processes, progress, a user's code."""

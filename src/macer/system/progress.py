@@ -1,0 +1,124 @@
+"""Progress that can be seen: a bar on a terminal, a plain line now and then elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from macer.report.markup import one_line
+from macer.system.processes import is_first
+
+SECONDS_BETWEEN_LINES = 10.0
+
+# Progress goes to standard error, so that tables on standard output can be piped.
+console = Console(stderr=True, quiet=not is_first())
+
+
+class Advance:
+    """What is done of some work: called with what was worked, told where the work has come to."""
+
+    def __init__(self, total: int, unit: str, done: int) -> None:
+        self.total, self.unit = total, unit
+        self.done = self.done_before = done
+        self.worked = 0
+        self.started = time.monotonic()
+
+    def __call__(self, amount: int) -> None:
+        """So much was worked since the last call."""
+        self.worked += amount
+        self.done += amount
+        self.show()
+
+    def reach(self, done: int) -> None:
+        """So much is done by now; what was not worked was skipped, and counts for no speed."""
+        self.done = done
+        self.show()
+
+    def speed(self) -> str:
+        """What was worked in a second."""
+        return f"{self.worked / self.seconds():,.0f} {self.unit}/s"
+
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return max(time.monotonic() - self.started, 1e-9)
+
+    def show(self) -> None:
+        """Show it."""
+        raise NotImplementedError
+
+
+@contextmanager
+def bar(
+    what: str, total: int, unit: str, done: int = 0, *, passing: bool = False
+) -> Iterator[Advance]:
+    """Show progress while the block runs; it calls what is yielded with what it has done.
+
+    Args:
+        passing: take a terminal's bar away at the end.
+    """
+    what = one_line(what)
+    if console.is_terminal:
+        with _terminal_bar(passing) as progress:
+            yield _Bar(progress, what, total, unit, done)
+    else:
+        lines = _Lines(what, total, unit, done)
+        yield lines
+        lines.close()
+
+
+def _terminal_bar(passing: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=passing,
+    )
+
+
+class _Bar(Advance):
+    """A bar on a terminal."""
+
+    def __init__(self, progress: Progress, what: str, total: int, unit: str, done: int) -> None:
+        super().__init__(total, unit, done)
+        self.progress = progress
+        self.task = progress.add_task(what, total=total, completed=done, rate="")
+
+    def show(self) -> None:
+        self.progress.update(self.task, completed=self.done, rate=self.speed())
+
+
+class _Lines(Advance):
+    """Plain lines, at most one in ten seconds, and one at the end if there was one before."""
+
+    def __init__(self, what: str, total: int, unit: str, done: int) -> None:
+        super().__init__(total, unit, done)
+        self.what, self.last = what, self.started
+
+    def show(self) -> None:
+        now = time.monotonic()
+        if now - self.last >= SECONDS_BETWEEN_LINES:
+            self.last = now
+            self._print()
+
+    def close(self) -> None:
+        if self.last > self.started and self.done >= self.total:
+            self._print()
+
+    def _print(self) -> None:
+        pace = (self.done - self.done_before) / self.seconds()
+        left = (self.total - self.done) / pace if pace else float("inf")
+        share = self.done / self.total if self.total else 1.0
+        note(f"{self.what}: {share:.0%}, {self.speed()}, {left:.0f} s left")
+
+
+def note(text: str) -> None:
+    """Print a plain line beside the progress, made harmless."""
+    console.print(Text(one_line(text)), soft_wrap=True)

@@ -1,0 +1,136 @@
+"""The types of what Python callers hand over: each wrong one is a mistake told in one line."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from macer.errors import Mistake
+
+LONGEST = 1000  # entries of a setting that is a list
+
+
+def shown(value: object) -> str:
+    """A value in a message: short and in one line; of an object without a short form, its type."""
+    if not isinstance(value, str | int | float | bytes | list | tuple | dict | None):
+        return f"an object of type {type(value).__name__}"
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} of thousands of levels"
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def require_type(name: str, value: object, kind: Any, requirement: str, remedy: str = "") -> None:
+    """Refuse an argument of another type."""
+    if not isinstance(value, kind):
+        raise wrong(name, requirement, value, remedy)
+
+
+def wrong(name: str, requirement: str, value: object, remedy: str = "") -> Mistake:
+    """*name* must be *requirement*, got *value*; then what to do."""
+    return Mistake(
+        f"{name} must be {requirement}, got {shown(value)}{'; ' if remedy else ''}{remedy}"
+    )
+
+
+def check_types(settings: object, remedies: Mapping[str, str] | None = None) -> None:
+    """Bring each field of a frozen dataclass to the type of its annotation, or refuse it.
+
+    Args:
+        remedies: by fields' names, what to do about a value of a wrong type.
+    """
+    kind: type = type(settings)
+    values = {field: getattr(settings, field) for field in _hints(kind)}
+    for field, value in typed_fields(kind, values, remedies).items():
+        object.__setattr__(settings, field, value)
+
+
+def typed_fields(
+    kind: type, values: Mapping[str, Any], remedies: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Values for fields of a dataclass in the types of its annotations; refuse all others.
+
+    NumPy's numbers become Python's, whole numbers become floats where one is asked for, lists
+    become tuples and paths strings: a record is the same whichever way it was made.
+    """
+    hints, remedies = _hints(kind), remedies or {}
+    return {
+        name: _typed(name, _plain(value), hints[name], remedies.get(name, ""))
+        for name, value in values.items()
+    }
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _plain(value: object) -> object:
+    """Python's number for NumPy's; no number of NumPy's is there if nobody has imported it."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy and isinstance(value, numpy.generic) else value
+
+
+def _typed(name: str, value: Any, hint: Any, remedy: str) -> Any:
+    origin, choices = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if not isinstance(value, str) or value not in choices:
+            raise wrong(name, f"one of {', '.join(choices)}", value, remedy)
+        return value
+    if origin is UnionType:  # X | None
+        [kind] = set(choices) - {NoneType}
+        return None if value is None else _typed(name, value, kind, remedy)
+    if origin is tuple:
+        return _list_of(name, value, choices[0], remedy)
+    return _SIMPLE[hint](name, value, remedy)
+
+
+def _list_of(name: str, value: Any, kind: Any, remedy: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise wrong(name, "a list", value, remedy)
+    if len(value) > LONGEST:
+        raise Mistake(f"{name} must have at most {LONGEST:,} entries, got {len(value):,}")
+    return tuple(_typed(f"each of {name}", _plain(entry), kind, remedy) for entry in value)
+
+
+def _whole(name: str, value: Any, remedy: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(name, "a whole number", value, remedy)
+    return value
+
+
+def _number(name: str, value: Any, remedy: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong(name, "a number", value, remedy)
+    try:
+        return float(value)
+    except OverflowError:
+        raise wrong(name, "a number that a float holds", value, remedy) from None
+
+
+def _truth(name: str, value: Any, remedy: str) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(name, "True or False", value, remedy)
+    return value
+
+
+def _text(name: str, value: Any, remedy: str) -> str:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value, remedy)
+    return value
+
+
+_SIMPLE: dict[Any, Callable[[str, Any, str], Any]] = {
+    int: _whole,
+    float: _number,
+    bool: _truth,
+    str: _text,
+}

@@ -1,0 +1,139 @@
+"""A user's own functions, named as package.module:function.
+
+A name that a user types, or writes in Python, is imported. A name that a file gives is imported
+only if the user named its module too: `check_admitted` is asked before every such import.
+"""
+
+import contextlib
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from macer.errors import Mistake
+from macer.system.files import sha256_of_file
+
+OwnModule = dict[str, str]  # module, folder, sha256: where a user's own code is found again
+
+
+def check_admitted(name: str, code: Collection[str], *, where: object) -> None:
+    """Refuse a function that a file names, unless its module is in `code`; import nothing.
+
+    Args:
+        where: the file.
+    """
+    if names_a_function(name) and module_of(name) not in code:
+        raise Mistake(
+            f"{where} names code of its own, {name}; if you trust the module {module_of(name)}, "
+            f"add --code {module_of(name)}"
+        )
+
+
+def module_of(name: str) -> str:
+    """The module of package.module:function."""
+    return name.partition(":")[0]
+
+
+def import_function(name: str, folder: str | None = None) -> Callable[..., object]:
+    """The function that package.module:function names.
+
+    Args:
+        folder: where its module must be found; by default the current folder is searched first.
+    """
+    module_name, _, function_name = name.partition(":")
+    module = _import(module_name, folder)
+    function: object = getattr(module, function_name, None)
+    if not callable(function):
+        functions = [key for key, value in vars(module).items() if callable(value)]
+        raise Mistake(
+            f"no function {function_name!r} in module {module_name!r}"
+            f"{nearest(function_name, functions)}"
+        )
+    return function
+
+
+def source_of(name: str) -> Path | None:
+    """The file that holds the module of package.module:function, if it is Python."""
+    file = _file_of(_import(module_of(name)))
+    return Path(file) if file and file.endswith(".py") else None
+
+
+def _file_of(module: ModuleType) -> str | None:
+    """A module's file; those of the interpreter, and of a session, have none."""
+    return getattr(module, "__file__", None)
+
+
+def own_modules(*names: str) -> list[OwnModule]:
+    """The modules of those names that have the form package.module:function, each once."""
+    modules = dict.fromkeys(module_of(name) for name in names if names_a_function(name))
+    return [_own_module(module) for module in modules]
+
+
+def _own_module(name: str) -> OwnModule:
+    """A module, the folder it is imported from and its file's SHA-256; both empty without one."""
+    file, top = _file_of(_import(name)), _import(name.partition(".")[0])
+    place = next(iter(getattr(top, "__path__", [])), _file_of(top))  # of a package, or of a file
+    return {
+        "module": name,
+        "folder": str(Path(place).resolve().parent) if place else "",
+        "sha256": sha256_of_file(Path(file)) if file else "",
+    }
+
+
+def names_a_function(name: str) -> bool:
+    """Whether a name has the form package.module:function."""
+    module_name, colon, function_name = name.partition(":")
+    return bool(colon) and all(
+        part.isidentifier() for part in (*module_name.split("."), function_name)
+    )
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A question to the one who mistyped a word, or nothing."""
+    matches = difflib.get_close_matches(word, words, n=1)
+    return f", did you mean {matches[0]!r}?" if matches else ""
+
+
+def _import(module_name: str, folder: str | None = None) -> ModuleType:
+    if folder is not None:
+        _check_there(module_name, folder)
+    try:
+        with _importable(str(Path.cwd()) if folder is None else folder):
+            return importlib.import_module(module_name)
+    except (ImportError, RuntimeError, SyntaxError) as error:
+        # RuntimeError: what torchvision raises beside a torch it was not built for.
+        raise Mistake(
+            f"cannot import module {module_name!r}: {first_line(error)}; "
+            "install it or run in the folder that holds it"
+        ) from error
+
+
+def _check_there(module_name: str, folder: str) -> None:
+    """Refuse a module that would be found elsewhere than in its folder."""
+    top = module_name.partition(".")[0]
+    if top in sys.modules or (folder and PathFinder.find_spec(top, [folder])):
+        return
+    raise Mistake(
+        f"no module {module_name!r} in {folder or 'any folder'}, where it was; put it there, or "
+        f"add --code {module_name} to take it from the current folder"
+    )
+
+
+@contextlib.contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Put a folder first; the current one `python -m macer` has there and the command has not."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the module itself may have removed it
+            sys.path.remove(folder)
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, in one line without a full stop."""
+    lines = str(error).splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

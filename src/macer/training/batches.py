@@ -1,0 +1,104 @@
+"""Where a step's images come from: the device's memory, or files that are read ahead of it."""
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macer.data.formats import Images
+from macer.data.image_files import THREADS, ImageFiles
+from macer.recipes import TrainRecipe
+from macer.smoothing.streams import Purpose, stream
+
+AHEAD = 4  # batches that are being read while a step is taken
+
+
+class Resident:
+    """All images on the device; a step picks its own there."""
+
+    def __init__(self, images: np.ndarray, device: torch.device) -> None:
+        self.images = torch.from_numpy(images).to(device)
+
+    def batches(self, order: Tensor, epoch: int) -> Generator[None]:
+        """Nothing is to be done before a step."""
+        while True:
+            yield
+
+    def picked(self, rows: Tensor) -> Tensor:
+        """The images of these numbers, uint8."""
+        return self.images[rows]
+
+
+class Streamed:
+    """Images that threads read from their files, batch after batch, some steps ahead."""
+
+    def __init__(
+        self, images: ImageFiles, recipe: TrainRecipe, device: torch.device, size: int
+    ) -> None:
+        self.images, self.recipe = images, recipe
+        self._shape = (size, *images.shape[1:])
+        self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
+        self._copies: deque[torch.cuda.Event] = deque()  # that the device may not have made yet
+
+    def batches(self, order: Tensor, epoch: int) -> Generator[None]:
+        """Before each step, put its images where `picked` finds them."""
+        numbers, size = order.tolist(), self._shape[0]
+        waiting: deque[Reading] = deque()
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            for start in range(0, len(numbers), size):
+                waiting.append(self._read(pool, numbers[start : start + size], epoch))
+                if len(waiting) > AHEAD:
+                    self._put(waiting.popleft())
+                    yield
+            while waiting:
+                self._put(waiting.popleft())
+                yield
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def picked(self, rows: Tensor) -> Tensor:
+        """The images of the step, uint8."""
+        return self._picked
+
+    def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "Reading":
+        # Pinned, or the copy would wait for the device.
+        pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._picked.is_cuda)
+        places = zip(pixels.numpy(), numbers, strict=True)
+        return Reading(pixels, [pool.submit(self._read_one, *place, epoch) for place in places])
+
+    def _read_one(self, out: np.ndarray, number: int, epoch: int) -> None:
+        least, seed = self.recipe.resized_crop, self.recipe.seed
+        if least:
+            out[:] = self.images.part(number, least, stream(seed, Purpose.CROPS, number, epoch))
+        else:
+            out[:] = self.images.middle(number)
+
+    def _put(self, reading: "Reading") -> None:
+        for image in reading.images:
+            image.result()  # raises what went wrong
+        self._picked.copy_(reading.pixels, non_blocking=True)
+        if self._picked.is_cuda:
+            self._copies.append(torch.cuda.current_stream().record_event())
+            if len(self._copies) > AHEAD:  # or batches that wait would fill the memory
+                self._copies.popleft().synchronize()
+
+
+class Reading(NamedTuple):
+    """A batch that threads are writing."""
+
+    pixels: Tensor
+    images: list[Future[None]]
+
+
+def feed(
+    images: Images, recipe: TrainRecipe, device: torch.device, size: int
+) -> Resident | Streamed:
+    """What gives a training its images, so many a step."""
+    if isinstance(images, ImageFiles):
+        return Streamed(images, recipe, device, size)
+    return Resident(images, device)

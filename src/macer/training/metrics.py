@@ -1,0 +1,48 @@
+"""Where metrics go besides metrics.jsonl: a line on the screen, TensorBoard when asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from macer.errors import Mistake
+from macer.runs.run import Metrics
+from macer.system.progress import note
+
+
+@contextmanager
+def watching(folder: Path, tensorboard: bool) -> Iterator[Callable[[Metrics], None]]:
+    """A function to call with each epoch's metrics."""
+    if not tensorboard:
+        yield _tell
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise Mistake(
+            "tensorboard must be installed for --tensorboard: pip install torch-macer[tensorboard]"
+        ) from error
+    with ExitStack() as stack:
+
+        @cache
+        def writer() -> Any:  # it makes a folder in the run, which must exist by then
+            return stack.enter_context(SummaryWriter(str(folder / "tensorboard")))
+
+        def watch(metrics: Metrics) -> None:
+            _tell(metrics)
+            for name in metrics.keys() - {"step", "epoch"}:
+                writer().add_scalar(name, metrics[name], metrics["step"])
+
+        yield watch
+
+
+def _tell(metrics: Metrics) -> None:
+    """One line an epoch."""
+    parts = [f"epoch {metrics['epoch']}", f"loss {metrics['loss']:.4f}"]
+    if metrics["skipped_steps"]:
+        parts.append(f"{metrics['skipped_steps']} steps skipped: loss not finite")
+    if "validation_accuracy" in metrics:
+        parts.append(f"held-out accuracy {metrics['validation_accuracy']:.3f}")
+        parts.append(f"radius {metrics['validation_radius']:.3f}")
+    note(", ".join([*parts, f"{metrics['samples_per_second']:,.0f} samples/s"]))

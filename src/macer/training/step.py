@@ -1,0 +1,374 @@
+"""One step of Algorithm 1, and the state it acts on."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from macer.data.sets import Split, augment
+from macer.errors import Mistake
+from macer.kernels.capture import CapturedStep
+from macer.kernels.fuse_training import for_training
+from macer.kernels.packing import Packed, pack, unpack
+from macer.losses import LOSSES, Batch, find_objective
+from macer.models.inference import resolved
+from macer.recipes import TrainRecipe
+from macer.recipes.schedules import attack_share, learning_rate, trade_off
+from macer.runs.model_file import Tensors
+from macer.runs.run import Metrics
+from macer.smoothing.streams import Purpose, fill_normal, key, stream
+from macer.system.processes import ALONE, Ranks
+from macer.training.batches import Resident, feed
+from macer.training.epochs import epoch_order, new_odds, odds_are_due
+from macer.training.optimizers import make_optimizer
+from macer.training.pseudo_labels import loss_weights
+
+
+class Trainer:
+    """The state of a training and one step of it; all of it is tensors and one integer."""
+
+    def __init__(
+        self,
+        recipe: TrainRecipe,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        *,
+        teacher: nn.Module | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.recipe = recipe
+        self.device = device
+        self.ranks = ranks
+        self.size = _part_of_batch(recipe, ranks)
+        bf16 = resolved(recipe.precision, device) == "bf16"
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+        self.model = model.to(device)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        channels, height, width = split.images.shape[1:]
+        fused = bf16 and device.type == "cuda"
+        self.network = for_training(model, (channels, height, width)) if fused else model
+        self.feed = feed(split.images, recipe, device, self.size)
+        self.labels = torch.from_numpy(split.labels).to(device)
+        self.loss_weights = loss_weights(len(split.images), recipe).to(device)
+        self.odds = torch.ones(len(split.images), dtype=torch.float64)
+        self.teacher = teacher
+        self._inputs = _inputs(self.size, device)
+        self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
+        self._objective = find_objective(recipe.loss)
+        self._generator = torch.Generator(device)
+        self.average = {name: t.clone() for name, t in model.state_dict().items()}
+        self.step = 0
+        # Unlike the paper: a last batch that is not full is left out, so that every step has one
+        # shape; each epoch leaves out other images.
+        self.steps_per_epoch = len(split.images) // recipe.batch
+        self.samples = recipe.batch * recipe.k
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        # A user's own objective may look at its tensors from the host, which no graph can; nor do
+        # we record what processes say to each other.
+        self._run: Callable[[], None] = self._next_step
+        if device.type == "cuda" and recipe.loss in LOSSES and ranks.count == 1:
+            self._run = CapturedStep(self._next_step, [self._generator])
+
+    @property
+    def images(self) -> Tensor:
+        """All images, on the device; a recipe that needs them is refused for images in files."""
+        assert isinstance(self.feed, Resident)
+        return self.feed.images
+
+    @property
+    def epoch(self) -> int:
+        """Whole epochs trained."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def at_end_of_epoch(self) -> bool:
+        """Whether the last step was an epoch's last."""
+        return self.step % self.steps_per_epoch == 0
+
+    @property
+    def all_samples(self) -> int:
+        """Noisy samples in the whole training."""
+        return self.recipe.epochs * self.steps_per_epoch * self.samples
+
+    def rest_of_epoch(self) -> Iterator[None]:
+        """Take the steps that are left of this epoch."""
+        if self.at_end_of_epoch and odds_are_due(self.recipe, self.epoch):
+            self._draw_up_odds()
+        order, offsets, flips = map(self._own_rows, self._plan(self.epoch))
+        if isinstance(self._run, CapturedStep):
+            self._run.record_anew_if_changed(self._phase())
+        begin = self.step % self.steps_per_epoch * self.size
+        with closing(self.feed.batches(order[begin:], self.epoch)) as batches:
+            for start in range(begin, len(order), self.size):
+                rows = slice(start, start + self.size)
+                next(batches)
+                self._prepare(order[rows], offsets[rows], flips[rows])
+                self._run()
+                self.step += 1
+                yield
+
+    def _own_rows(self, values: Tensor) -> Tensor:
+        """This process's part of each step's rows, step after step."""
+        by_step = values.view(self.steps_per_epoch, self.recipe.batch, *values.shape[1:])
+        return self.ranks.part(by_step.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
+
+    def _phase(self) -> tuple[float, bool]:
+        """What objectives make of the epoch on the host."""
+        epoch = self.epoch
+        return attack_share(self.recipe, epoch), epoch < self.recipe.drop_epoch
+
+    def _prepare(self, rows: Tensor, offsets: Tensor, flips: Tensor) -> None:
+        """Put what distinguishes this step from others where `_next_step` finds it."""
+        recipe, inputs = self.recipe, self._inputs
+        epoch = self.step / self.steps_per_epoch
+        inputs.rows.copy_(rows)
+        inputs.offsets.copy_(offsets)
+        inputs.flips.copy_(flips)
+        inputs.lr.fill_(learning_rate(recipe, epoch))
+        inputs.lam.fill_(trade_off(recipe, epoch))
+        # Early on a shorter memory, or θ̄ would hold on to the initial weights.
+        inputs.decay.fill_(min(recipe.ema, (1 + self.step) / (10 + self.step)))
+        for count, numbers in inputs.uniform.items():
+            numbers.copy_(self._numbers(count))
+        network = stream(recipe.seed, Purpose.NETWORK, self.step, self.ranks.rank)
+        torch.manual_seed(int(network.integers(2**63)))
+        self._generator.manual_seed(key(recipe.seed, Purpose.TRAINING, self.step, 0))
+
+    def _next_step(self) -> None:
+        """One step, on the device alone."""
+        rows, recipe = self._inputs.rows, self.recipe
+        images = self.feed.picked(rows)
+        if recipe.crop or recipe.flip:
+            images = augment(images, self._inputs.offsets, self._inputs.flips, padding=recipe.crop)
+        self._take_step(images.float() / 255, self.labels[rows], self.loss_weights[rows])
+
+    def _draw_up_odds(self) -> None:
+        """Drop hard images, or see how hard the others have become.              [Sun+24]"""
+        with self.autocast:
+            self.odds = new_odds(
+                self.recipe, self.epoch, self.odds, self.model, self.images, self.labels
+            )
+        self.ranks.copy_from_first(self.odds)  # GPUs may differ in the last bits of logits
+
+    def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The epoch's order of images and each one's crop and flip."""
+        n, seed = len(self.labels), self.recipe.seed
+        order = epoch_order(self.recipe, epoch, self.odds)
+        random = stream(seed, Purpose.AUGMENTATION, epoch)
+        offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
+        flips = random.random(n) < 0.5 if self.recipe.flip else np.zeros(n, dtype=bool)
+        used = self.steps_per_epoch * self.recipe.batch
+        order_, offsets_, flips_ = (
+            torch.from_numpy(values[:used]).to(self.device) for values in (order, offsets, flips)
+        )
+        return order_, offsets_, flips_
+
+    def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
+        """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
+        self.network.train()
+        statistics = pack(self.model.buffers())
+        batch = Batch(
+            network=self.network,
+            images=images,
+            labels=labels,
+            noise=self._noise(len(images)),
+            recipe=self.recipe,
+            lam=self._inputs.lam,
+            epoch=self.step / self.steps_per_epoch,
+            uniform=self._uniform,
+            teacher=self.teacher,
+        )
+        with self.autocast:
+            loss = (weights * self._objective(batch)).mean()
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._update(loss.detach(), statistics)
+
+    def _noise(self, images: int) -> Tensor:
+        """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
+        channels, height, width = self.feed.images.shape[1:]
+        # Of the whole batch, whichever process takes which part; channels last, in memory too.
+        shape = (images * self.ranks.count, self.recipe.k, height, width, channels)
+        noise = torch.empty(shape, device=self.device)
+        if self.device.type == "cpu":
+            fill_normal(
+                noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
+            )
+        else:
+            noise.normal_(generator=self._generator)
+        return self.ranks.part(noise).mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
+
+    def _uniform(self, count: int) -> Tensor:
+        """The step's random numbers in [0, 1) for an objective."""
+        if count not in self._inputs.uniform:
+            self._inputs.uniform[count] = self._numbers(count).to(self.device)
+        return self._inputs.uniform[count]
+
+    def _numbers(self, count: int) -> Tensor:
+        random = stream(self.recipe.seed, Purpose.OBJECTIVE, self.step)
+        return self.ranks.part(
+            torch.from_numpy(random.random(count * self.ranks.count, np.float32))
+        )
+
+    def _update(self, loss: Tensor, statistics: Packed) -> None:
+        """One step of the optimiser, or none if the loss or a gradient is not finite.
+
+        The choice is made on the device, without waiting for it: the optimiser skips a step whose
+        `found_inf` is 1, and the batch-norm statistics go back to what they were.
+        """
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        self.ranks.average([loss, *gradients])
+        norm = nn.utils.get_total_norm(gradients)
+        bad = ~(loss + norm).isfinite()
+        if self.recipe.clip:
+            nn.utils.clip_grads_with_norm_(parameters, self.recipe.clip, norm)
+        self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        after = self._shared(pack(self.model.buffers()), statistics)
+        unpack({t: torch.where(bad, statistics[t], after[t]) for t in after}, self.model.buffers())
+        self._average_weights(bad)
+        self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
+        self.skipped += bad
+
+    def _shared(self, after: Packed, before: Packed) -> Packed:
+        """Buffers that have moved by the mean of what they have moved in each process.
+
+        So constants stay as they are, to the last bit.
+        """
+        if self.ranks.count == 1:
+            return after
+        moved = {t: after[t] - before[t] for t in after if t.is_floating_point}
+        self.ranks.average(list(moved.values()))
+        return after | {t: before[t] + moved[t] for t in moved}
+
+    @torch.no_grad()
+    def _average_weights(self, bad: Tensor) -> None:
+        """θ̄ ← dθ̄ + (1 − d)θ after a step that was taken.
+
+        Without averaging, θ̄ is left alone and θ is the model.
+        """
+        if not self.recipe.ema:
+            return
+        share = torch.where(bad, 0.0, 1 - self._inputs.decay)
+        values = self.model.state_dict()
+        floats = [name for name, value in values.items() if value.is_floating_point()]
+        average = [self.average[name] for name in floats]
+        torch._foreach_mul_(average, 1 - share)
+        torch._foreach_add_(average, torch._foreach_mul([values[name] for name in floats], share))
+        for name in values.keys() - floats:
+            self.average[name].copy_(values[name])
+
+    def close_epoch(self) -> Metrics:
+        """The epoch's metrics; this waits for the device."""
+        skipped, steps = int(self.skipped), self.steps_per_epoch
+        self._check_finite(skipped)
+        # The schedules as they were in the epoch's last step.
+        epoch = (self.step - 1) / steps
+        metrics = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "loss": float(self.loss_sum) / (steps - skipped),
+            "lr": learning_rate(self.recipe, epoch),
+            "lam": trade_off(self.recipe, epoch),
+            "skipped_steps": skipped,
+        }
+        if self.recipe.drop_epoch:
+            metrics["dropped_images"] = int((self.odds == 0).sum())
+        self.loss_sum.zero_()
+        self.skipped.zero_()
+        return metrics
+
+    def _check_finite(self, skipped: int) -> None:
+        """Refuse to go on where hardly a step was taken, or to weights that are none."""
+        steps, epoch = self.steps_per_epoch, self.epoch
+        if 2 * skipped >= steps:
+            raise Mistake(
+                f"the loss was not finite in {skipped} of the {steps} steps of epoch {epoch}; "
+                "lower lr or lam, ramp lam, or set clip"
+            )
+        finite = torch.stack([value.isfinite().all() for value in self.weights().values()])
+        if not finite.all():
+            name = list(self.weights())[int(finite.int().argmin())]
+            raise Mistake(
+                f"{name} was not finite after epoch {epoch}; lower lr, weight_decay or sigma"
+            )
+
+    def weights(self) -> Tensors:
+        """The model's weights, or their average if the recipe asks for it."""
+        return self.average if self.recipe.ema else self.model.state_dict()
+
+    def averaged_model(self) -> nn.Module:
+        """The network that `weights` make."""
+        if not self.recipe.ema:
+            return self.model
+        model = copy.deepcopy(self.model)
+        model.load_state_dict(self.average)
+        return model
+
+    def state(self) -> tuple[Tensors, dict[str, int]]:
+        """Everything a later process needs to go on from here."""
+        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        tensors |= {f"momentum.{name}": t for name, t in self._momentum().items()}
+        tensors |= {f"average.{name}": t for name, t in self.average.items() if self.recipe.ema}
+        tensors |= {"odds": self.odds} if self.recipe.drop_epoch else {}
+        tensors |= {"loss_sum": self.loss_sum, "skipped": self.skipped}
+        return tensors, {"step": self.step}
+
+    def restore(self, tensors: Tensors, state: dict[str, int]) -> None:
+        """Go back to a saved state."""
+        self.model.load_state_dict(_under("model.", tensors))
+        for name, buffer in self._momentum().items():
+            buffer.copy_(tensors[f"momentum.{name}"])
+        for name, value in _under("average.", tensors).items():
+            self.average[name].copy_(value)
+        self.odds.copy_(tensors.get("odds", self.odds))
+        self.loss_sum.copy_(tensors["loss_sum"])
+        self.skipped.copy_(tensors["skipped"])
+        self.step = state["step"]
+
+    def _momentum(self) -> Tensors:
+        return {
+            name: self.optimizer.state[p]["momentum_buffer"]
+            for name, p in self.model.named_parameters()
+            if "momentum_buffer" in self.optimizer.state[p]
+        }
+
+
+def _part_of_batch(recipe: TrainRecipe, ranks: Ranks) -> int:
+    """The images of a step that this process takes."""
+    if recipe.batch % ranks.count:
+        raise Mistake(
+            f"batch must be a multiple of the {ranks.count} processes, got {recipe.batch}"
+        )
+    return recipe.batch // ranks.count
+
+
+def _under(prefix: str, tensors: Tensors) -> Tensors:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What distinguishes one step from another, on the device and always in the same place."""
+
+    rows: Tensor  # (batch,): which images
+    offsets: Tensor  # (batch, 2): where to crop them
+    flips: Tensor  # (batch,)
+    lr: Tensor
+    lam: Tensor
+    decay: Tensor  # of the average
+    uniform: dict[int, Tensor]  # the random numbers of an objective, by their count
+
+
+def _inputs(size: int, device: torch.device) -> Inputs:
+    rows = torch.zeros(size, dtype=torch.int64, device=device)
+    offsets = torch.zeros((size, 2), dtype=torch.int64, device=device)
+    lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
+    return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})

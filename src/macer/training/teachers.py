@@ -1,0 +1,58 @@
+"""Trained models that a training learns from: a recipe's `teacher`, and its `pseudo`."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from macer.errors import Mistake
+from macer.recipes import TrainRecipe
+from macer.runs.model_file import ModelCard
+from macer.runs.run import load_model, model_file
+from macer.system.files import sha256_of_file
+
+FIELDS = ("teacher", "pseudo")  # of a recipe, each a run, a model file or zoo:NAME
+
+
+class Teacher(NamedTuple):
+    """A model in eval mode that takes no gradient, and its file's SHA-256."""
+
+    model: nn.Module
+    sha256: str
+
+
+Teachers = dict[str, Teacher]  # by the fields that name them
+
+
+def load_teachers(
+    recipe: TrainRecipe, card: ModelCard, device: torch.device, *, code: Collection[str] = ()
+) -> Teachers:
+    """The models that the recipe names, by its fields.
+
+    Args:
+        card: of the model to be trained, whose images and classes must be theirs.
+        code: modules that their files may name, see `load_model`.
+    """
+    paths = {field: Path(name) for field in FIELDS if (name := getattr(recipe, field))}
+    return {field: _load(field, path, card, device, code) for field, path in paths.items()}
+
+
+def _load(
+    field: str, path: Path, card: ModelCard, device: torch.device, code: Collection[str]
+) -> Teacher:
+    model, own = load_model(path, code=code)
+    if own.shape != card.shape:
+        wanted, got = ("×".join(map(str, shape)) for shape in (card.shape, own.shape))
+        raise Mistake(f"{field} must be a model of {wanted} images, got {path}, of {got} images")
+    if own.classes != card.classes:
+        wanted, got = (_summary(classes) for classes in (card.classes, own.classes))
+        raise Mistake(f"{field} must have the classes {wanted}, got {path}, with {got}")
+    model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Teacher(model.requires_grad_(False), sha256_of_file(model_file(path)))
+
+
+def _summary(classes: tuple[str, ...]) -> str:
+    """The classes, or the first and the last if they are many."""
+    return ", ".join(classes if len(classes) <= 10 else (*classes[:3], "…", classes[-1]))

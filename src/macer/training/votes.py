@@ -1,0 +1,57 @@
+"""A few votes of each of many images, in training: a measure to choose by, not a certificate."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from macer.data.formats import Images
+from macer.smoothing.sampling import evaluating
+from macer.smoothing.streams import Purpose, fill_normal
+
+ROWS = 1024  # noisy copies whose noise is drawn at once
+VALUES = 1 << 25  # that the network sees at once: all rows of CIFAR-10, 222 of ImageNet
+
+
+def count_votes(
+    model: nn.Module,
+    images: "Tensor | Images",
+    *,
+    samples: int,
+    sigma: float,
+    seed: int,
+    purpose: Purpose,
+    chunk: int = 0,
+    device: torch.device,
+) -> Tensor:
+    """How often each class wins among an image's noisy copies: (images, classes) int64.
+
+    votes_c = Σⱼ 1[argmax u(x + ηⱼ) = c],  ηⱼ ~ N(0, σ²I)                            [Cohen+19]
+
+    The network is in eval mode meanwhile. The noise of a batch is one stream, named by the
+    position of its first image and by the chunk.
+
+    Args:
+        images: (images, channels, height, width) uint8.
+    """
+    at_once = max(1, ROWS // samples)
+    batches = []
+    with evaluating(model), torch.inference_mode():
+        for start in range(0, len(images), at_once):
+            pixels = _tensor(images[start : start + at_once]).to(device).permute(0, 2, 3, 1)
+            noise = torch.empty((len(pixels), samples, *pixels.shape[1:]), device=device)
+            fill_normal(noise, seed=seed, purpose=purpose, image=start, chunk=chunk)
+            noisy = noise.mul_(sigma).add_(pixels[:, None].float() / 255)
+            copies = noisy.flatten(0, 1).permute(0, 3, 1, 2)
+            seen = torch.split(copies, max(1, VALUES // copies[0].numel()))
+            batches.append(_winners(torch.cat([model(some) for some in seen]), samples))
+    return torch.cat(batches).cpu()
+
+
+def _tensor(images: "Tensor | Images") -> Tensor:
+    return images if isinstance(images, Tensor) else torch.from_numpy(np.asarray(images))
+
+
+def _winners(logits: Tensor, samples: int) -> Tensor:
+    """The votes of logits (images · samples, classes)."""
+    winners = nn.functional.one_hot(logits.argmax(dim=1), logits.shape[1])
+    return winners.view(-1, samples, logits.shape[1]).sum(dim=1)

@@ -1,0 +1,147 @@
+"""The field's class answers as the network that is certified does."""
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import tiny_split, tiny_with_batch_norm
+from torch import fx, nn
+
+from macer.certification.largest_radius import certify
+from macer.certification.smooth import Smooth
+from macer.errors import Mistake
+from macer.models.inference import for_inference
+
+CPU = torch.device("cpu")
+SHAPE = (1, 8, 8)
+IMAGES = torch.from_numpy(tiny_split(6).images)
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    model = tiny_with_batch_norm(3, 1)
+    with torch.no_grad():
+        model[1].running_mean.normal_(0, 0.2)
+        model[1].running_var.uniform_(0.5, 2)
+        model[-1].weight.mul_(4)
+    return model
+
+
+def answers(smooth, images=IMAGES):
+    return [smooth.certify(image, 50, 500, 0.001) for image in images]
+
+
+def certified(model, precision="fp32", images=IMAGES, **settings):
+    prepared = for_inference(model, shape=SHAPE, precision=precision, device=CPU)
+    found = certify(prepared, images, sigma=0.25, n0=50, n=500, **settings)
+    return [(c.label, c.radius) for c in found]
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
+def test_its_answers_are_those_of_certification_in_the_same_precision(precision, monkeypatch):
+    asked = []
+    original = certify
+
+    def watching(model, *arguments, **settings):
+        asked.append(model)
+        return original(model, *arguments, **settings)
+
+    monkeypatch.setattr("macer.certification.smooth.certify", watching)
+    smooth = Smooth(network(), 3, 0.25, seed=5, precision=precision)
+    expected = certified(network(), "bf16" if precision == "bf16" else "fp32", seed=5)
+    assert answers(smooth) == expected
+    assert len({id(model) for model in asked}) == 1  # prepared once
+    assert isinstance(asked[0], fx.GraphModule)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in asked[0].modules())
+
+
+def test_arrays_floats_and_bytes_of_an_image_have_the_same_answer():
+    smooth = [answers(Smooth(network(), 3, 0.25), some) for some in
+              (IMAGES, IMAGES / 255, IMAGES.numpy(), np.asarray(IMAGES / 255))]  # fmt: skip
+    assert smooth[0] == smooth[1] == smooth[2] == smooth[3]
+    ordinary = answers(Smooth(network(), 3, 0.25, exact=False))
+    assert ordinary == certified(network(), exact=False) != smooth[0]
+
+
+def by_data(model):
+    model[-1].bias.data += torch.tensor([0.0, 9.0, 0.0])
+
+
+def by_optimizer(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
+    model.eval()(IMAGES / 255)[:, 2].sum().backward()
+    optimizer.step()
+
+
+def by_buffer(model):
+    model[1].running_mean.copy_(-3 * torch.ones(4))
+
+
+def by_file(model):
+    model.load_state_dict(network(seed=3).state_dict())
+
+
+def by_layer(model):
+    model[2] = nn.Tanh()
+
+
+def by_number(model):
+    model[1].eps = 5.0
+
+
+@pytest.mark.parametrize("change", [by_data, by_optimizer, by_buffer, by_file, by_layer, by_number])
+def test_a_changed_base_classifier_is_prepared_again(change):
+    model = network()
+    smooth = Smooth(model, 3, 0.25)
+    before = answers(smooth)
+    change(model)
+    smooth.calls = 0
+    after = answers(smooth)
+    assert after == certified(model)
+    assert after != before
+
+
+def test_another_base_classifier_or_precision_or_shape_has_a_copy_of_its_own():
+    smooth = Smooth(network(), 3, 0.25)
+    answers(smooth)
+    smooth.base_classifier, smooth.calls = network(seed=3), 0
+    assert answers(smooth) == certified(network(seed=3))
+    smooth.precision, smooth.calls = "bf16", 0
+    assert answers(smooth) == certified(network(seed=3), "bf16")
+    label, _ = smooth.certify(torch.zeros(1, 12, 12), 50, 500, 0.001)
+    assert label in (-1, 0, 1, 2)
+
+
+def test_the_base_classifier_is_left_alone():
+    model = network().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    answers(Smooth(model, 3, 0.25, precision="bf16"))
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_network_for_several_gpus_is_taken_out_of_its_wrapping():
+    inner = network()
+    for wrapped in (
+        nn.DataParallel(inner),
+        nn.Sequential(nn.Identity(), nn.DataParallel(inner)),
+        nn.DataParallel(nn.DataParallel(inner)),
+    ):
+        prepared = for_inference(wrapped, shape=SHAPE, precision="fp32", device=CPU)
+        kinds = {type(part) for part in prepared.modules()}
+        assert not {nn.DataParallel, nn.BatchNorm2d} & kinds
+        assert answers(Smooth(wrapped, 3, 0.25)) == certified(inner)
+
+
+# refusal
+
+
+def test_what_is_no_image_or_no_model_is_refused():
+    smooth = Smooth(network(), 3, 0.25)
+    with pytest.raises(Mistake, match=r"^images must be a tensor or a NumPy array, got list"):
+        smooth.predict([[0.0]], 100, 0.001)
+    with pytest.raises(Mistake, match=r"^images must have the shape .*, got \(1, 6, 1, 8, 8\)$"):
+        smooth.certify(IMAGES, 100, 100, 0.001)
+    with pytest.raises(Mistake, match=r"^the model must be an nn.Module, got function; "):
+        Smooth(lambda x: x, 3, 0.25)
+    with pytest.raises(Mistake, match=r"^precision must be one of fp32, bf16, got half$"):
+        Smooth(network(), 3, 0.25, precision="half").predict(IMAGES[0], 100, 0.001)

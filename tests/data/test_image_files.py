@@ -1,0 +1,455 @@
+"""Images that stay in their files: what is read, when, and what a training makes of them."""
+
+import re
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_models import tiny_recipe
+
+from macer.cli.app import main
+from macer.data.image_files import random_box, read_middle
+from macer.data.sets import Split, classes_of, fingerprint, load, located
+from macer.errors import Mistake
+from macer.models.build import build_model
+from macer.runs.run import ModelCard, load_model, save_model
+from macer.training import batches as feeding
+from macer.training.batches import Resident, Streamed
+from macer.training.loop import train
+from macer.training.step import Trainer
+from macer.training.validation import validate
+
+WNIDS = ("n01440764", "n01443537", "n02102040")
+SIZES = ((300, 250), (240, 500), (64, 64), (500, 375), (256, 257), (170, 300))  # width, height
+
+
+def picture(number: int) -> Image.Image:
+    """A photograph of some size; no two are alike."""
+    width, height = SIZES[number % len(SIZES)]
+    random = np.random.default_rng(number)
+    coarse = random.integers(256, size=(8, 8, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR)
+
+
+@pytest.fixture
+def imagenet(tmp_path: Path) -> Path:
+    """A data folder with twelve training and six validation images of three classes."""
+    for split, each in (("train", 4), ("val", 2)):
+        for label, wnid in enumerate(WNIDS):
+            folder = tmp_path / "imagenet" / split / wnid
+            folder.mkdir(parents=True)
+            for i in range(each):
+                picture(label * each + i).save(folder / f"{wnid}_{i}.JPEG", quality=95)
+    return tmp_path
+
+
+def refused(text):
+    return pytest.raises(Mistake, match=re.escape(text))
+
+
+def recipe_of(**changes):
+    return tiny_recipe(dataset="imagenet", batch=4, k=2, epochs=2, flip=True, **changes)
+
+
+def trainer_of(recipe, split):
+    torch.manual_seed(0)
+    model = build_model(recipe.model, num_classes=3, shape=split.images.shape[1:])
+    return Trainer(recipe, model, split, torch.device("cpu"))
+
+
+def weights_after(recipe, split, epochs=2):
+    trainer = trainer_of(recipe, split)
+    for _ in range(epochs):
+        for _ in trainer.rest_of_epoch():
+            pass
+    return trainer.model.state_dict()
+
+
+def equal(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+# reference
+
+
+@pytest.mark.parametrize("number", range(len(SIZES)))
+def test_a_test_image_is_the_middle_of_its_file(tmp_path, number):
+    file = tmp_path / "a.png"
+    picture(number).save(file)
+    width, height = SIZES[number]
+    longer = int(256 * max(width, height) / min(width, height))
+    size = (256, longer) if width <= height else (longer, 256)
+    resized = np.asarray(picture(number).resize(size, Image.Resampling.BILINEAR))
+    top, left = round((size[1] - 224) / 2.0), round((size[0] - 224) / 2.0)
+    expected = resized[top : top + 224, left : left + 224].transpose(2, 0, 1)
+    assert np.array_equal(read_middle(file), expected)
+
+
+def test_a_training_image_is_a_part_of_its_file_resized(imagenet):
+    images = load("imagenet", "train", imagenet).images
+    for i in range(5):
+        with Image.open(images.folder / images.names[i]) as image:
+            left, top, right, bottom = random_box(*image.size, 0.08, np.random.default_rng(i))
+            part = image.convert("RGB").crop((left, top, right, bottom))
+        expected = np.asarray(part.resize((224, 224), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+        assert np.array_equal(images.part(i, 0.08, np.random.default_rng(i)), expected)
+
+
+# law
+
+
+def test_random_boxes_have_areas_and_ratios_as_asked():
+    random, width, height = np.random.default_rng(0), 500, 400
+    boxes = np.array([random_box(width, height, 0.08, random) for _ in range(20_000)])
+    left, top, right, bottom = boxes.T
+    assert left.min() == top.min() == 0
+    assert (right.max(), bottom.max()) == (width, height)
+    w, h = right - left, bottom - top
+    share, ratio = w * h / (width * height), w / h
+    assert share.min() > 0.079
+    assert 3 / 4 * 0.99 < ratio.min() < ratio.max() < 4 / 3 * 1.01
+    # Small parts always fit: their areas are even, their ratios symmetric, their places anywhere.
+    small = share < 0.4
+    assert np.quantile(share[small], 0.5) == pytest.approx(0.24, abs=0.01)
+    assert np.log(ratio[small]).mean() == pytest.approx(0.0, abs=0.01)
+    assert (left[small] / (width - w[small])).mean() == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [((900, 90), (390, 0, 510, 90)), ((90, 900), (0, 390, 90, 510)), ((100, 90), (0, 0, 100, 90))],
+)
+def test_where_no_part_fits_it_is_the_middle(size, box):
+    class Largest(np.random.Generator):
+        """Draws the whole area, which no ratio but the image's own has room for."""
+
+        def uniform(self, low, high):
+            return high
+
+    assert random_box(*size, 1.0, Largest(np.random.PCG64(0))) == box
+
+
+def test_nothing_is_read_before_it_is_asked_for(imagenet):
+    folder = imagenet / "imagenet/val" / WNIDS[0]
+    (folder / f"{WNIDS[0]}_0.JPEG").write_bytes(b"not an image")
+    images, labels = load("imagenet", "test", imagenet)
+    assert images.shape == (6, 3, 224, 224)
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert np.asarray(images[[1, 5]]).shape == (2, 3, 224, 224)
+    with refused(f"{folder / WNIDS[0]}_0.JPEG must be a PNG or JPEG image"):
+        np.asarray(images[:1])
+
+
+def test_indexing_files_is_indexing_their_pixels(imagenet):
+    images = load("imagenet", "train", imagenet).images
+    pixels = np.asarray(images)
+    assert (pixels.shape, pixels.dtype) == ((12, 3, 224, 224), np.uint8)
+    assert len({image.tobytes() for image in pixels}) == 12
+    assert np.array_equal(np.asarray(images[3:7]), pixels[3:7])
+    assert np.array_equal(np.asarray(images[[9, 0]]), pixels[[9, 0]])
+    assert images[2:][[1]].names == [images.names[3]]
+
+
+def test_classes_and_images_are_in_the_order_of_their_names(imagenet):
+    assert classes_of("imagenet", imagenet) == WNIDS
+    names = load("imagenet", "test", imagenet).images.names
+    assert names == sorted(names)
+    assert names[0] == f"{WNIDS[0]}/{WNIDS[0]}_0.JPEG"
+
+
+def test_an_image_keeps_its_label_in_whatever_order_it_is(imagenet):
+    for split in ("train", "test"):
+        images, labels = load("imagenet", split, imagenet)
+        assert [WNIDS[label] for label in labels] == [name.split("/")[0] for name in images.names]
+    names = load("imagenet", "train", imagenet).images.names
+    assert names != sorted(names)
+
+
+def test_each_image_has_random_numbers_of_its_own():
+    drawn = {}
+
+    class Files:
+        shape = (12, 3, 4, 4)
+
+        def part(self, number, least, random):
+            drawn[number] = (least, random.random())
+            return np.zeros((3, 4, 4), np.uint8)
+
+    recipe = recipe_of(resized_crop=0.3)
+    list(Streamed(Files(), recipe, torch.device("cpu"), 4).batches(torch.arange(12), 1))
+    assert {least for least, _ in drawn.values()} == {0.3}
+    assert len({number for _, number in drawn.values()}) == len(drawn) == 12
+
+
+@pytest.mark.parametrize("place", ["ILSVRC2012", "ILSVRC/Data/CLS-LOC", "."])
+def test_imagenet_is_found_where_people_keep_it(imagenet, place):
+    new = imagenet / "there" / place
+    new.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "val"):
+        (imagenet / "imagenet" / split).rename(new / split)
+    assert len(load("imagenet", "train", imagenet / "there").images) == 12
+    assert classes_of("imagenet", imagenet / "there") == WNIDS
+    assert {at.name for at in located(imagenet / "there") if at.path} >= {"imagenet"}
+
+
+def test_the_validation_images_alone_can_be_certified(imagenet):
+    (imagenet / "imagenet/train").rename(imagenet / "elsewhere")
+    assert len(load("imagenet", "test", imagenet).images) == 6
+    assert classes_of("imagenet", imagenet) == WNIDS
+
+
+def test_the_fingerprint_tells_of_another_file_or_label(imagenet):
+    split = load("imagenet", "test", imagenet)
+    before = fingerprint(split)
+    assert fingerprint(load("imagenet", "test", imagenet)) == before
+    assert fingerprint(Split(split.images, split.labels[::-1])) != before
+    assert fingerprint(Split(split.images[:5], split.labels[:5])) != before
+    file = split.images.folder / split.images.names[3]
+    file.write_bytes(file.read_bytes() + b"\0")
+    assert fingerprint(load("imagenet", "test", imagenet)) != before
+
+
+def test_training_from_files_is_training_from_memory(imagenet):
+    split = load("imagenet", "train", imagenet)
+    in_memory = Split(np.asarray(split.images), split.labels)
+    streamed, resident = trainer_of(recipe_of(), split), trainer_of(recipe_of(), in_memory)
+    assert isinstance(streamed.feed, Streamed)
+    assert isinstance(resident.feed, Resident)
+    assert equal(weights_after(recipe_of(), split), weights_after(recipe_of(), in_memory))
+
+
+def test_random_parts_depend_on_the_seed_the_image_and_the_epoch_alone(imagenet, monkeypatch):
+    split = load("imagenet", "train", imagenet)
+    recipe = recipe_of(resized_crop=0.08)
+    weights = weights_after(recipe, split)
+    monkeypatch.setattr(feeding, "THREADS", 1)
+    monkeypatch.setattr(feeding, "AHEAD", 0)
+    assert equal(weights_after(recipe, split), weights)
+    assert not equal(weights_after(recipe_of(), split), weights)
+
+    def batch(seed, epoch):
+        recipe = recipe_of(resized_crop=0.08, seed=seed)
+        feed = Streamed(split.images, recipe, torch.device("cpu"), recipe.batch)
+        next(feed.batches(torch.tensor([7, 2, 2, 0]), epoch))
+        return feed.picked(torch.tensor([])).clone()
+
+    first = batch(0, 0)
+    assert torch.equal(batch(0, 0), first)
+    assert torch.equal(first[1], first[2])
+    for other in (batch(1, 0), batch(0, 1)):
+        assert all(not torch.equal(other[i], first[i]) for i in range(4))
+
+
+def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
+    trainer = trainer_of(recipe_of(resized_crop=0.08), load("imagenet", "train", imagenet))
+    seen = []
+    for epoch in range(2):
+        order = trainer._plan(epoch)[0].tolist()
+        images = [trainer.feed.picked(order).clone() for _ in trainer.rest_of_epoch()]
+        seen.append(dict(zip(order, torch.cat(images), strict=True)))
+    assert all(not torch.equal(seen[0][number], seen[1][number]) for number in range(12))
+
+
+@pytest.mark.parametrize("batches", [1, 4, 5, 9])
+def test_every_batch_comes_once_and_in_its_order(imagenet, batches):
+    images = load("imagenet", "train", imagenet).images
+    pixels, order = np.asarray(images), np.arange(batches * 4) * 5 % 12
+    feed = Streamed(images, recipe_of(), torch.device("cpu"), recipe_of().batch)
+    seen = [feed.picked(order).clone() for _ in feed.batches(torch.from_numpy(order), 0)]
+    assert np.array_equal(torch.cat(seen).numpy(), pixels[order])
+
+
+def test_a_killed_training_from_files_resumes_bit_for_bit(imagenet, tmp_path):
+    split = load("imagenet", "train", imagenet)
+    recipe = recipe_of(resized_crop=0.2)
+    whole = trainer_of(recipe, split)
+    for _ in whole.rest_of_epoch():
+        pass
+    steps = whole.rest_of_epoch()
+    next(steps)
+    tensors, state = whole.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    for _ in steps:
+        pass
+    resumed = trainer_of(recipe, split)
+    resumed.restore(tensors, dict(state))
+    for _ in resumed.rest_of_epoch():
+        pass
+    assert resumed.step == whole.step == 6
+    assert equal(resumed.model.state_dict(), whole.model.state_dict())
+
+
+def test_a_training_that_stops_leaves_no_thread(imagenet):
+    before = threading.active_count()
+    steps = trainer_of(recipe_of(), load("imagenet", "train", imagenet)).rest_of_epoch()
+    next(steps)
+    assert threading.active_count() > before
+    steps.close()
+    assert threading.active_count() == before
+
+
+def test_held_out_images_are_validated_from_their_files(imagenet):
+    images, labels = load("imagenet", "train", imagenet)
+    model = build_model("tiny_models:tiny", num_classes=3, shape=images.shape[1:])
+    settings = {"samples": 8, "device": torch.device("cpu")}
+    found = validate(model, Split(images[8:], labels[8:]), recipe_of(), **settings)
+    pixels = np.asarray(images)
+    assert found == validate(model, Split(pixels[8:], labels[8:]), recipe_of(), **settings)
+
+
+# by the commands
+
+
+NETWORK = """
+import torch
+from torch import nn
+
+def net(num_classes):
+    torch.manual_seed(0)
+    last = nn.Linear(48, num_classes)
+    last.weight.data *= 30
+    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), last)
+"""
+
+
+@pytest.fixture
+def nets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "photo_nets", raising=False)
+    Path("photo_nets.py").write_text(NETWORK)
+
+
+def test_imagenet_is_certified_audited_and_its_images_stay_bound(imagenet, nets, capsys):
+    data = ["--data", str(imagenet)]
+    settings = ["--dataset", "imagenet", "--sigma", "0.25", "--n0", "20", "--n", "200"]
+    certify = ["certify", "photo_nets:net", "--out", "out", *settings, *data]
+    assert main([*certify, "--skip", "2"]) == 0
+    rows = [line.split("\t") for line in Path("out/certificates.tsv").read_text().splitlines()]
+    assert [row[0] for row in rows[1:]] == ["0", "2", "4"]
+    assert [row[1] for row in rows[1:]] == ["0", "1", "2"]
+    assert any(float(row[3]) > 0 for row in rows[1:])
+    assert main(["verify", "out", "--target", "photo_nets:net", "--resample", "3", *data]) == 0
+    # Another picture in a file of the same size, which continues but does not verify.
+    file = imagenet / "imagenet/val" / WNIDS[1] / f"{WNIDS[1]}_0.JPEG"
+    content, size = file.read_bytes(), file.stat().st_size
+    Image.new("RGB", (64, 64), "red").save(file)
+    assert file.stat().st_size < size
+    file.write_bytes(file.read_bytes().ljust(size, b"\0"))
+    capsys.readouterr()
+    assert main(["verify", "out", "--target", "photo_nets:net", *data]) == 1
+    assert "image 2: its pixels are not those that were certified" in capsys.readouterr().err
+    # And one of another size.
+    file.write_bytes(content + b"\0")
+    assert main(certify) == 2
+    assert "data_sha256" in capsys.readouterr().err
+
+
+def test_a_photograph_of_any_size_is_predicted_by_its_middle(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = build_model("tiny_models:tiny", num_classes=3, shape=(3, 224, 224))
+    model.load_state_dict({name: 20 * t for name, t in model.state_dict().items()}, strict=True)
+    card = ModelCard(
+        architecture="tiny_models:tiny", classes=WNIDS, shape=(3, 224, 224),
+        mean=(0.0,) * 3, std=(1.0,) * 3, sigma=0.25, dataset="imagenet",
+    )  # fmt: skip
+    save_model(Path("model.safetensors"), model.state_dict(), card)
+    picture(3).save("photo.png")
+    assert (
+        main(["predict", "model.safetensors", "photo.png", "--n", "200", "--code", "tiny_models"])
+        == 0
+    )
+    [line] = capsys.readouterr().out.splitlines()
+    trained, _ = load_model(Path("model.safetensors"), code=("tiny_models",))
+    pixels = torch.from_numpy(read_middle(Path("photo.png"))[None] / 255).float()
+    assert line.split("\t")[1] == WNIDS[int(trained.eval()(pixels).argmax())]
+    assert "radius" in line
+
+
+def test_a_model_is_trained_from_files_by_the_command(imagenet, nets):
+    few = ["--model", "photo_nets:net", "--batch", "4", "--epochs", "1", "--held-out", "3"]
+    arguments = ["paper/imagenet-0.25", *few, "--data", str(imagenet), "--out", "run"]
+    assert main(["train", *arguments]) == 0
+    assert load_model(Path("run"))[1].shape == (3, 224, 224)
+
+
+def test_the_last_training_images_are_of_all_classes(tmp_path):
+    for wnid in WNIDS:
+        (tmp_path / "imagenet/train" / wnid).mkdir(parents=True)
+        for i in range(30):
+            (tmp_path / "imagenet/train" / wnid / f"{i}.JPEG").touch()
+    images, labels = load("imagenet", "train", tmp_path)
+    assert {*labels[-15:].tolist()} == {*labels[:15].tolist()} == {0, 1, 2}
+    assert [WNIDS.index(name.split("/")[0]) for name in images.names] == labels.tolist()
+    assert len({*images.names}) == 90
+
+
+def test_classes_are_those_of_the_place_that_is_read(imagenet):
+    """Another data set of the user's, in the data folder itself, is not taken for a part of it."""
+    (imagenet / "imagenet/train").rename(imagenet / "elsewhere")
+    (imagenet / "train/cat").mkdir(parents=True)
+    picture(0).save(imagenet / "train/cat/a.png")
+    assert classes_of("imagenet", imagenet) == WNIDS
+    with refused(f"expected {imagenet}/imagenet/train;"):
+        load("imagenet", "train", imagenet)
+
+
+# refusal
+
+
+def test_a_damaged_training_image_is_named_and_no_thread_is_left(imagenet, tmp_path):
+    split = load("imagenet", "train", imagenet)
+    file = split.images.folder / split.images.names[6]
+    file.write_bytes(file.read_bytes()[:2000])
+    before = threading.active_count()
+    with refused(f"{file} must be a whole PNG or JPEG image"):
+        train(recipe_of(), split, WNIDS, tmp_path / "run")
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"crop": 4}, "crop must be left out with imagenet, got 4"),
+        ({"drop_epoch": 1}, "drop_epoch must be left out with imagenet, got 1"),
+        ({"pseudo": "run", "labelled": 4}, "pseudo must be left out with imagenet, got run"),
+    ],
+)
+def test_what_needs_images_in_memory_is_refused(imagenet, tmp_path, changes, message):
+    split = load("imagenet", "train", imagenet)
+    with refused(message):
+        train(recipe_of(**changes), split, WNIDS, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_random_parts_of_images_in_memory_are_refused(imagenet, tmp_path):
+    images, labels = load("imagenet", "train", imagenet)
+    recipe = tiny_recipe(resized_crop=0.08)
+    with refused("resized_crop must be 0 with arrays, got 0.08; use crop"):
+        train(recipe, Split(np.asarray(images), labels), WNIDS, tmp_path / "run")
+
+
+def test_images_that_are_not_in_folders_of_their_classes_are_refused(imagenet):
+    for file in (imagenet / "imagenet/val").glob("*/*"):
+        file.rename(imagenet / "imagenet/val" / file.name)
+    for wnid in WNIDS:
+        (imagenet / "imagenet/val" / wnid).rmdir()
+    with refused(
+        f"no images in {imagenet}/imagenet/val: expected {imagenet}/imagenet/val/CLASS/*.JPEG, "
+        "each in a folder of its class"
+    ):
+        load("imagenet", "test", imagenet)
+    assert len(load("imagenet", "train", imagenet).images) == 12
+
+
+@pytest.mark.parametrize("size", [(60_000, 1), (1, 9_000_000), (10**6, 2)])
+def test_an_image_too_narrow_to_be_resized_is_refused(tmp_path, size):
+    file = tmp_path / "line.png"
+    Image.new("1", size).save(file)
+    with refused(f"{file} must not be so narrow: with its shorter side made 256 it would have "):
+        read_middle(file)
+    Image.new("1", (600, 2)).save(file)
+    assert read_middle(file).shape == (3, 224, 224)

@@ -1,0 +1,183 @@
+"""What the paper published, by its tables; [Zhai+20]."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from examples import DATA
+
+from macer.cli.app import app
+from macer.errors import Mistake
+from macer.experiments.paper import (
+    Images,
+    commands,
+    differing,
+    images_of,
+    item_names,
+    only,
+    read_item,
+    shortened,
+)
+from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe
+from macer.report.logs import read_log, select
+from macer.report.scores import average_certified_radius, certified_accuracy
+
+TABLES = [f"table-{number}" for number in range(1, 14)]
+FIGURES = [f"figure-{number}" for number in range(1, 5)]
+ROWS = {
+    "table-1": 9, "table-2": 9, "table-3": 6, "table-6": 6, "table-7": 4, "table-8": 6,
+    "table-10": 10, "table-11": 12, "table-12": 16, "table-13": 14,
+}  # fmt: skip
+
+
+# law
+
+
+def test_all_tables_and_figures_of_the_paper_are_there_in_its_order():
+    assert item_names() == TABLES + FIGURES
+
+
+@pytest.mark.parametrize(("name", "rows"), ROWS.items())
+def test_each_table_has_the_papers_rows_with_an_accuracy_for_each_radius(name, rows):
+    item = read_item(name)
+    assert len(item.rows) == rows
+    for row in item.rows:
+        assert len(row.accuracies) == len(item.radii)
+        assert list(row.accuracies) == sorted(row.accuracies, reverse=True)
+        assert all(0 <= accuracy < 1 for accuracy in row.accuracies)
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "table-3"])
+def test_each_acr_is_near_the_area_under_its_published_accuracies(name):
+    """Guards against slips of the pen. A curve falls, so its area lies between two sums of steps;
+    the last step ends at the largest radius, and accuracies are of two decimals, and of other
+    images where the paper copies them."""
+    item = read_item(name)
+    step = item.radii[1]
+    for row in item.rows:
+        highest = 3.83 * row.train_recipe().sigma  # σΦ⁻¹(α^(1/n)), n = 100,000
+        least = step * sum(row.accuracies[1:])
+        most = (
+            step * sum(row.accuracies)
+            + max(0.0, highest - step * len(item.radii)) * (row.accuracies[-1])
+        )
+        slack = 0.06 if row.name.startswith(("Cohen", "Salman", "SmoothAdv")) else 0.005 * highest
+        assert least - slack <= row.acr <= most + slack, (row.name, least, row.acr, most)
+
+
+def test_rows_that_are_one_model_have_one_figure_and_one_run():
+    seen = {}
+    for name in ROWS:
+        for row in read_item(name).rows:
+            acr, recipe = seen.setdefault(row.run(), (row.acr, row.train_recipe()))
+            assert (row.acr, row.train_recipe()) == (acr, recipe), row.run()
+    assert len({repr(recipe) for _, recipe in seen.values()}) == len(seen)
+
+
+def test_the_settings_are_those_of_table_9():
+    for name, field, values in (
+        ("table-10", "k", [1, 2, 4, 8, 16]),
+        ("table-11", "lam", [0, 1, 2, 4, 8, 16]),
+        ("table-12", "gamma", [2, 4, 6, 8, 10, 12, 14, 16]),
+        ("table-13", "beta", [1, 2, 4, 8, 16, 32, 64]),
+    ):
+        recipes = [row.train_recipe() for row in read_item(name).rows]
+        usual = {"k": 16, "lam": 12.0, "gamma": 8.0, "beta": 16.0}
+        for sigma, some in ((0.25, recipes[: len(values)]), (0.5, recipes[len(values) :])):
+            assert [getattr(recipe, field) for recipe in some] == values
+            assert {recipe.sigma for recipe in some} == {sigma}
+            for other in usual.keys() - {field}:
+                assert {getattr(recipe, other) for recipe in some} == {usual[other]}
+
+
+def test_a_shorter_training_keeps_its_places_and_everything_else():
+    recipe = named_recipe("paper/cifar10-1.00")
+    assert shortened(recipe, 1.0) == recipe
+    short = shortened(recipe, 0.1)
+    assert short == replace(recipe, epochs=44, lr_decays=(20, 40))
+    assert shortened(recipe, 1e-6) == replace(recipe, epochs=1, lr_decays=(1,))
+    attacked = shortened(named_recipe("smoothadv/cifar10-0.25"), 0.2)
+    assert (attacked.epochs, attacked.lr_decays, attacked.epsilon_ramp) == (30, (10, 20), 2)
+
+
+@pytest.mark.parametrize("name", ["table-1", "table-8", "table-10", "table-13", "figure-4"])
+@pytest.mark.parametrize("share", [1.0, 0.1])
+def test_the_commands_ask_for_what_the_rows_ask_for(name, share):
+    item = read_item(name)
+    settings = CertifyRecipe(n=5000, alpha=0.01)
+    for row in item.rows:
+        recipe = shortened(row.train_recipe(), share)
+        train, certify = commands(
+            row, recipe, "my runs/x", Images(5, 20, 3), settings,
+            soft_betas=item.soft_betas, data="my data",
+        )  # fmt: skip
+        assert "'my data'" in train and "'my runs/x'" in certify
+        _, bound, _ = app.parse_args(shlex.split(train)[1:], exit_on_error=False)
+        assert bound.arguments["fields"] == recipe
+        assert bound.arguments["out"] == Path("my runs/x")
+        _, bound, _ = app.parse_args(shlex.split(certify)[1:], exit_on_error=False)
+        assert bound.arguments["target"] == "my runs/x"
+        assert bound.arguments["settings"] == settings
+        assert [bound.arguments[name] for name in ("start", "stop", "skip")] == [5, 20, 3]
+        assert bound.arguments.get("soft_betas", ()) == item.soft_betas
+
+
+# known value
+
+
+@pytest.mark.parametrize(("place", "sigma"), [(2, "0.25"), (5, "0.5"), (8, "1.0")])
+def test_the_authors_certificates_give_their_published_row(place, sigma):
+    """Their accuracies have two decimals; one image of 500 is .002."""
+    item = read_item("table-1")
+    row = item.rows[place]
+    log = select(read_log(DATA / f"macer_sigma{sigma}.tsv.gz"), *images_of("cifar10"))
+    accuracies = certified_accuracy(log, item.radii)
+    assert np.abs(accuracies - row.accuracies).max() < 0.0081
+    assert average_certified_radius(log) == pytest.approx(row.acr, abs=0.0015)
+
+
+def test_the_papers_images_are_500():
+    assert len(range(10_000)[slice(*images_of("cifar10"))]) == 500
+    assert len(range(50_000)[slice(*images_of("imagenet"))]) == 500
+
+
+def test_figure_3_is_of_one_sigma_and_a_table_a_panel():
+    item = read_item("figure-3")
+    assert {row.train_recipe().sigma for row in item.rows} == {0.25}
+    assert len({row.table for row in item.rows}) == 4 and len(item.rows) == 26
+
+
+def test_a_runs_name_says_what_is_unusual():
+    names = [row.run() for row in read_item("table-10").rows]
+    assert names[0] == "paper-cifar10-0.25-k-1"
+    assert names[4] == "paper-cifar10-0.25"
+    assert names[5] == "paper-cifar10-0.50-lam-12-k-1"
+    assert names[9] == "paper-cifar10-0.50-lam-12"
+
+
+def test_recipes_differ_in_the_fields_that_differ():
+    one = TrainRecipe(epochs=5, lr_decays=(1,))
+    assert differing(one, one) == {}
+    other = TrainRecipe(epochs=7, lr_decays=(2, 3))
+    assert differing(one, other) == {"epochs": (5, 7), "lr_decays": ((1,), (2, 3))}
+
+
+def test_only_some_rows():
+    item = read_item("table-1")
+    assert [row.name for row in only(item, "gaussian").rows] == [
+        "Cohen-0.25", "Cohen-0.50", "Cohen-1.00",
+    ]  # fmt: skip
+    assert only(item, None) is item
+
+
+# refusal
+
+
+def test_an_unknown_item_and_a_share_that_is_none_are_refused():
+    with pytest.raises(Mistake, match=r"unknown table or figure 'tabel-1', did you mean 'table-1'"):
+        read_item("tabel-1")
+    for share in (0.0, -1.0, 1.5, float("nan")):
+        with pytest.raises(Mistake, match=r"share must be in \(0, 1\], got "):
+            shortened(TrainRecipe(), share)

@@ -1,0 +1,287 @@
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny_models import CLASSES, tiny_recipe
+
+from macer import __version__
+from macer.errors import Mistake
+from macer.runs.run import (
+    ModelCard,
+    Run,
+    load_checkpoint,
+    load_model,
+    open_run,
+    save_checkpoint,
+    save_model,
+)
+from macer.system.commit import commit
+
+pytestmark = pytest.mark.usefixtures("tiny_networks")
+CARD = ModelCard(
+    architecture="tiny_with_batch_norm",
+    classes=CLASSES,
+    shape=(1, 8, 8),
+    mean=(0.25,),
+    std=(0.5,),
+    sigma=0.25,
+    dataset="tiny",
+)
+
+
+def some_run(folder: Path, resume: bool = False) -> Run:
+    return open_run(folder, tiny_recipe(), "data", resume=resume)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def trained(folder: Path) -> tuple[Run, torch.nn.Module]:
+    """A run with a model in it, and the model."""
+    run, model = some_run(folder), CARD.build()
+    torch.manual_seed(0)
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point():
+            tensor.uniform_(0.5, 1.0)
+    sha256 = save_model(run.model, model.state_dict(), CARD)
+    run.write_manifest(run.read_manifest() | {"weights_sha256": sha256})
+    return run, model.eval()
+
+
+def save_steps(run: Run, *steps: int) -> list[Path]:
+    """Checkpoints whose tensor is their step; newest first."""
+    for step in steps:
+        save_checkpoint(run, {"w": torch.full((5,), float(step))}, {"step": step})
+    return sorted(run.checkpoints.iterdir(), reverse=True)
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+# law
+
+
+@pytest.mark.parametrize("by", ["folder", "file"])
+def test_a_loaded_model_is_the_saved_one(tmp_path, by):
+    run, model = trained(tmp_path / "run")
+    loaded, card = load_model(run.folder if by == "folder" else run.model)
+    images = torch.rand(5, 1, 8, 8)
+    assert card == CARD
+    assert not any(part.training for part in loaded.modules())
+    assert torch.equal(loaded(images), model(images))
+
+
+def test_weights_in_any_memory_format_can_be_saved(tmp_path):
+    model = CARD.build().to(memory_format=torch.channels_last)
+    save_model(tmp_path / "a", model.state_dict(), CARD)
+    for name, tensor in load_model(tmp_path / "a")[0].state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_the_newest_two_checkpoints_are_kept_and_the_newest_loaded(tmp_path):
+    run = some_run(tmp_path / "run")
+    assert load_checkpoint(run) is None
+    for step in (1, 2, 3, 10, 1_000_000):
+        save_steps(run, step)
+        tensors, state, damaged = load_checkpoint(run)
+        assert torch.equal(tensors["w"], torch.full((5,), float(step)))
+        assert (state, damaged) == ({"step": step}, [])
+    steps = [int(path.name.partition("-")[0]) for path in run.checkpoints.iterdir()]
+    assert sorted(steps) == [10, 1_000_000]
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "empty", "other"])
+def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, how):
+    run = some_run(tmp_path / "run")
+    newest, before = save_steps(run, 3, 4)
+    if how == "bit":
+        damage(newest)
+    else:
+        size = {"cut": -1, "empty": 0, "other": None}[how]
+        newest.write_bytes((before if how == "other" else newest).read_bytes()[:size])
+    tensors, state, damaged = load_checkpoint(run)
+    assert (tensors["w"][0], state, damaged) == (3.0, {"step": 3}, [newest])
+
+
+def test_a_run_is_continued_with_the_same_recipe_and_data(tmp_path):
+    run = some_run(tmp_path / "run")
+    save_steps(run, 3)
+    before = contents(run.folder)
+    assert some_run(run.folder, resume=True) == run
+    assert contents(run.folder) == before
+
+
+def test_a_run_of_before_a_field_was_there_is_continued_with_its_default(tmp_path):
+    run = some_run(tmp_path / "run")
+    manifest = run.read_manifest()
+    del manifest["recipe"]["cross_entropy"]
+    run.write_manifest(manifest)
+    assert some_run(run.folder, resume=True) == run
+    with pytest.raises(Mistake, match=r"^cross_entropy must be smoothed to resume .*, got copies$"):
+        open_run(run.folder, tiny_recipe(cross_entropy="copies"), "data", resume=True)
+
+
+def test_damaged_metrics_are_refused(tmp_path):
+    run = some_run(tmp_path / "run")
+    assert run.read_metrics() == []
+    whole = '{"epoch": 1, "step": 3, "samples_per_second": 5.0}\n'
+    run.metrics.write_text(whole)
+    assert run.read_metrics() == [{"epoch": 1, "step": 3, "samples_per_second": 5.0}]
+    for torn in ('{"st', "5", '{"epoch": 1, "step": 3}'):
+        run.metrics.write_text(whole + torn)
+        with pytest.raises(Mistake, match=r"jsonl must have an epoch's metrics a line, .*; move "):
+            run.read_metrics()
+
+
+def test_a_run_can_begin_where_one_died_before_its_manifest(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / ".manifest.json.1.tmp").touch()
+    assert some_run(tmp_path / "run").read_manifest()["status"] == "training"
+
+
+def test_the_manifest_records_what_was_asked_for(tmp_path):
+    manifest = some_run(tmp_path / "run").read_manifest()
+    assert manifest["recipe"] == json.loads(json.dumps(vars(tiny_recipe())))
+    assert (manifest["data_sha256"], manifest["status"]) == ("data", "training")
+    assert (manifest["macer"], manifest["commit"]) == (__version__, commit())
+    assert manifest["versions"]["torch"] == torch.__version__
+
+
+# refusal
+
+
+def test_a_missing_model_is_refused(tmp_path):
+    run = some_run(tmp_path / "run")
+    with pytest.raises(Mistake) as refusal:
+        load_model(run.folder)
+    assert str(refusal.value) == f"no model in {run.folder}: expected {run.model}"
+    with pytest.raises(Mistake) as refusal:
+        load_model(tmp_path / "none")
+    known = f"no run or model at {tmp_path / 'none'}; name a run folder or a model file"
+    assert str(refusal.value) == known
+
+
+def test_weights_that_are_not_those_of_the_manifest_are_refused(tmp_path):
+    run, _ = trained(tmp_path / "run")
+    damage(run.model)
+    with pytest.raises(Mistake, match=r"must have the SHA-256 its manifest names, [0-9a-f]{16}…;"):
+        load_model(run.folder)
+
+
+@pytest.mark.parametrize("content", ["nothing", "text", "cut", "no card", "strange card"])
+def test_a_file_that_is_no_model_file_is_refused(tmp_path, content):
+    file = tmp_path / "a.safetensors"
+    save_model(file, CARD.build().state_dict(), CARD)
+    if content == "no card":
+        save_file({"w": torch.zeros(3)}, file)
+    elif content == "strange card":
+        save_file({"w": torch.zeros(3)}, file, {"macer": '{"shape": 3}'})
+    else:
+        whole = file.read_bytes()
+        file.write_bytes({"nothing": b"", "text": b"model" * 100, "cut": whole[:-1]}[content])
+    with pytest.raises(Mistake, match=r"a.safetensors must be a model file written by macer train"):
+        load_model(file)
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path):
+    other = replace(CARD, architecture="tiny")
+    save_model(tmp_path / "a", CARD.build().state_dict(), other)
+    with pytest.raises(Mistake, match=r"a must hold the weights of tiny: "):
+        load_model(tmp_path / "a")
+
+
+def test_when_every_checkpoint_is_damaged_nothing_is_done(tmp_path):
+    run = some_run(tmp_path / "run")
+    paths = save_steps(run, 3, 4)
+    for path in paths:
+        damage(path)
+    before = contents(run.folder)
+    with pytest.raises(Mistake) as refusal:
+        load_checkpoint(run)
+    assert str(refusal.value).startswith(f"every checkpoint is damaged: {paths[0]}, {paths[1]}; ")
+    assert contents(run.folder) == before
+
+
+def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
+    run, _ = trained(tmp_path / "run")
+    before = contents(run.folder)
+    with pytest.raises(Mistake, match=r"holds a run already; continue it with --resume or choose"):
+        some_run(run.folder)
+    assert contents(run.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("sigma", 0.5), ("seed", 1), ("lr_decays", (1,)), ("model", "lenet")]
+)
+def test_another_recipe_is_refused_by_the_name_of_its_field(tmp_path, field, value):
+    run = some_run(tmp_path / "run")
+    before = contents(run.folder)
+    with pytest.raises(Mistake, match=rf"^{field} must be .* to resume .*run, got "):
+        open_run(run.folder, tiny_recipe(**{field: value}), "data", resume=True)
+    assert contents(run.folder) == before
+
+
+def test_a_run_that_another_process_began_meanwhile_is_refused_and_left_alone(
+    tmp_path, monkeypatch
+):
+    run = Run(tmp_path / "run")
+
+    @contextmanager
+    def held_after_another(folder):
+        run.manifest.write_text("theirs")
+        yield
+
+    monkeypatch.setattr("macer.runs.run.locked", held_after_another)
+    with pytest.raises(Mistake, match=r"run holds a run already; choose another --out"):
+        some_run(run.folder)
+    assert run.manifest.read_text() == "theirs"
+
+
+def test_what_is_hidden_does_not_make_a_folder_old(tmp_path):
+    (tmp_path / ".DS_Store").touch()
+    assert some_run(tmp_path).manifest.is_file()
+
+
+def test_other_data_are_refused(tmp_path):
+    run = some_run(tmp_path / "run")
+    with pytest.raises(Mistake, match=r"training data must be those .* began with; their SHA-256"):
+        open_run(run.folder, tiny_recipe(), "other data", resume=True)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    "thing", ["notes.txt", "model.safetensors", "checkpoints/old", "checkpoints"]
+)
+def test_a_folder_that_holds_other_things_is_refused_and_left_alone(tmp_path, thing, resume):
+    (tmp_path / thing).parent.mkdir(exist_ok=True)
+    (tmp_path / thing).write_text("mine")
+    with pytest.raises(Mistake, match=r"must be a new folder or a run; choose another --out"):
+        some_run(tmp_path, resume)
+    assert contents(tmp_path) == {thing: b"mine"}
+
+
+def test_a_file_in_the_place_of_the_run_is_refused(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(Mistake, match=r"must be a new folder or a run; choose another --out"):
+        some_run(tmp_path / "run")
+
+
+def test_a_manifest_that_is_missing_or_broken_is_refused(tmp_path):
+    with pytest.raises(Mistake, match=r"no run in .*: expected .*manifest.json"):
+        Run(tmp_path).read_manifest()
+    for text in ("{", "[]", '{"recipe": {}}', ""):
+        Run(tmp_path).manifest.write_text(text)
+        with pytest.raises(Mistake, match=r"manifest.json must be a manifest in JSON: "):
+            Run(tmp_path).read_manifest()

@@ -1,0 +1,1161 @@
+"""Seeded bugs: each is applied to a copy of the package, and the tests must fail on it.
+
+    python tests/support/mutants.py            all of them
+    python tests/support/mutants.py NAME…      some
+
+A bug that no test notices is printed and makes the exit code 1, and so is one with which the tests
+do not end. The first failure is a notice.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
+
+# Processes that begin with what takes long to import, and with nothing of the package.
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(
+    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest"]
+)
+
+IMPORTED = ["-W", "ignore:Module already imported"]  # what pytest says of plugins in such a process
+
+NOTICED, SURVIVES, NO_END = "noticed ", "SURVIVES", "NO END  "
+
+
+class Mutant(NamedTuple):
+    file: str  # under src/macer
+    right: str  # stands there once
+    wrong: str
+    tests: str  # the files that must notice, or single tests as FILE::NAME
+    slow: bool = False  # those of them that are marked as slow, not the others
+
+
+MUTANTS = {
+    "two-sided bound": Mutant(
+        "smoothing/radius.py",
+        "betaincinv(*shape, alpha)",
+        "betaincinv(*shape, alpha / 2)",
+        "smoothing/test_radius.py",
+    ),
+    "ten times alpha": Mutant(
+        "smoothing/radius.py",
+        "betaincinv(*shape, alpha)",
+        "betaincinv(*shape, 10 * alpha)",
+        "smoothing/test_radius.py",
+    ),
+    "bound off by one": Mutant(
+        "smoothing/radius.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_radius.py"
+    ),
+    "estimate instead of bound": Mutant(
+        "smoothing/radius.py",
+        "return np.where(count > 0, p, 0.0)",
+        "return count / n * _DOWN + 0 * p",
+        "smoothing/test_radius.py",
+    ),
+    "bound rounded up": Mutant(
+        "smoothing/radius.py",
+        "_DOWN = 1.0 - 2.0**-49",
+        "_DOWN = 1.0 + 2.0**-49",
+        "smoothing/test_radius.py",
+    ),
+    "Hoeffding without its half": Mutant(
+        "smoothing/radius.py",
+        "-np.log(alpha) / (2 * n)",
+        "-np.log(alpha) / (4 * n)",
+        "smoothing/test_radius.py",
+    ),
+    "Bernstein with one tail": Mutant(
+        "smoothing/radius.py",
+        "log_term = np.log(2 / alpha)",
+        "log_term = np.log(1 / alpha)",
+        "smoothing/test_radius.py",
+    ),
+    "whole sigma for half": Mutant(
+        "smoothing/radius.py",
+        "radius: Tensor = sigma / 2 *",
+        "radius: Tensor = sigma *",
+        "smoothing/test_radius.py",
+    ),
+    "sigma squared": Mutant(
+        "certification/largest_radius.py",
+        "radius = radius_lower(p_a, sigma)",
+        "radius = radius_lower(p_a, sigma**2)",
+        "certification/test_largest_radius.py",
+    ),
+    "no abstention": Mutant(
+        "certification/largest_radius.py",
+        "if p_a[i] > 0.5 else ABSTAIN",
+        "if p_a[i] > 0.0 else ABSTAIN",
+        "certification/test_largest_radius.py",
+    ),
+    "selection samples reused": Mutant(
+        "certification/largest_radius.py",
+        "sampler.draw(n, Purpose.ESTIMATION, chosen)",
+        "sampler.draw(n, Purpose.SELECTION, chosen)",
+        "certification/test_largest_radius.py",
+    ),
+    "class selected on the estimation samples": Mutant(
+        "certification/largest_radius.py",
+        "selected = selected_classes(counts0, bound)",
+        "selected = selected_classes(counts, bound)",
+        "certification/test_largest_radius.py",
+    ),
+    "one-sided test in PREDICT": Mutant(
+        "certification/largest_radius.py",
+        "np.minimum(2 * bdtrc(",
+        "np.minimum(1 * bdtrc(",
+        "certification/test_largest_radius.py",
+    ),
+    "images outside [0, 1] accepted": Mutant(
+        "certification/largest_radius.py",
+        "if not (low >= 0 and high <= 1):",
+        "if low < 0 or high > 1:",
+        "certification/test_largest_radius.py",
+    ),
+    "half the noise": Mutant(
+        "smoothing/copies.py",
+        "np.multiply(out, np.float32(self.sigma), out=out)",
+        "np.multiply(out, np.float32(self.sigma / 2), out=out)",
+        "certification/test_largest_radius.py",
+    ),
+    "clipped noise": Mutant(
+        "smoothing/copies.py",
+        "            np.add(out, image, out=out)\n",
+        "            np.add(out, image, out=out)\n            np.clip(out, 0, 1, out=out)\n",
+        "certification/test_largest_radius.py",
+    ),
+    "one noise for all images": Mutant(
+        "smoothing/copies.py",
+        "self.indices[slot], number)\n        if",
+        "0, number)\n        if",
+        "certification/test_largest_radius.py",
+    ),
+    "one noise for all chunks": Mutant(
+        "smoothing/copies.py",
+        "self.indices[slot], number)\n        if",
+        "self.indices[slot], 0)\n        if",
+        "certification/test_largest_radius.py smoothing/test_exact_noise.py",
+    ),
+    "float addition in exact mode": Mutant(
+        "smoothing/copies.py",
+        'np.take(self.table.floats, ranks, out=out, mode="clip")',
+        "np.add(np.float32((ranks - image + self.table.lowest) / 255), np.float32(image / 255), "
+        "out=out)",
+        "smoothing/test_exact_noise.py",
+    ),
+    "undecided draws counted": Mutant(
+        "smoothing/copies.py",
+        "decided[undecided // image.size] = False",
+        "pass",
+        "smoothing/test_exact_noise.py",
+    ),
+    "grid shifted by half a level": Mutant(
+        "smoothing/exact_noise.py",
+        "mpmath.mpf(2 * i + 1) / (510",
+        "mpmath.mpf(2 * i + 2) / (510",
+        "smoothing/test_exact_noise.py",
+    ),
+    "thresholds from float64": Mutant(
+        "smoothing/exact_noise.py",
+        "mpmath.ncdf(mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma)))",
+        "float(mpmath.ncdf(mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma))))",
+        "smoothing/test_exact_noise.py",
+    ),
+    "padding rows vote": Mutant(
+        "smoothing/sampling.py",
+        "(torch.arange(CHUNK, device=logits.device) < asked[:, None])",
+        "(torch.arange(CHUNK, device=logits.device) < CHUNK + 0 * asked[:, None])",
+        "certification/test_largest_radius.py",
+    ),
+    "NaN votes": Mutant(
+        "smoothing/sampling.py",
+        "counts & decided & logits.isfinite().all(dim=1)",
+        "counts & decided",
+        "certification/test_largest_radius.py",
+    ),
+    "training mode": Mutant(
+        "smoothing/sampling.py",
+        "    model.eval()\n",
+        "",
+        "certification/test_largest_radius.py smoothing/test_rows.py",
+    ),
+    "no probe": Mutant(
+        "models/probe.py",
+        "    if same.all():\n",
+        "    if True:\n",
+        "smoothing/test_rows.py",
+    ),
+    "the probe exchanges no rows": Mutant(
+        "models/probe.py",
+        "chosen = (numbers >> bit) % 2 == 1",
+        "chosen = numbers >= 0",
+        "smoothing/test_rows.py",
+    ),
+    "the probe takes NaN for 0": Mutant(
+        "models/probe.py",
+        "same = (a == b) | (a.isnan() & b.isnan())",
+        "same = a.nan_to_num() == b.nan_to_num()",
+        "smoothing/test_rows.py",
+    ),
+    "the probe leaves the order": Mutant(
+        "models/probe.py",
+        "_require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)",
+        "pass",
+        "smoothing/test_rows.py",
+    ),
+    "the probe does not come back": Mutant(
+        "models/probe.py",
+        "    _require_equal(network(first), a, alone=alone)\n",
+        "",
+        "smoothing/test_rows.py",
+    ),
+    "the probe looks at images without noise": Mutant(
+        "models/probe.py",
+        "return batch[:rows].permute(0, 2, 3, 1)",
+        "return batch[:rows].permute(0, 2, 3, 1).clamp(0, 1)",
+        "smoothing/test_rows.py",
+    ),
+    "several rows at a time": Mutant(
+        "smoothing/sampling.py",
+        "    if row_by_row:\n        return 1\n",
+        "",
+        "smoothing/test_rows.py",
+    ),
+    "compiled code is traced": Mutant(
+        "models/inference.py",
+        "if not made_of_torch(model, images[:2]):",
+        "if False:",
+        "kernels/test_graph.py",
+    ),
+    "ordinary noise for multiples of 1/255": Mutant(
+        "certification/largest_radius.py",
+        "grid = None if exact is False else _on_grid(images)",
+        "grid = _on_grid(images) if exact else None",
+        "smoothing/test_exact_noise.py",
+    ),
+    "soft outputs rounded to nearest": Mutant(
+        "smoothing/sampling.py",
+        "(u.softmax(dim=2) / SOFT_UNIT).long()",
+        "(u.softmax(dim=2) / SOFT_UNIT).round().long()",
+        "certification/test_largest_radius.py",
+    ),
+    "a stale copy answers": Mutant(
+        "certification/smooth.py",
+        "            self._prepared.clear()\n",
+        "            pass\n",
+        "certification/test_smooth.py",
+    ),
+    "radius printed rounded up": Mutant(
+        "certification/journal.py",
+        "rounding=ROUND_FLOOR",
+        "rounding='ROUND_CEILING'",
+        "certification/test_journal.py",
+    ),
+    "damaged records read": Mutant(
+        "certification/journal.py",
+        "return body if digest == _digest(header_digest, body) else None",
+        "return body",
+        "certification/test_journal.py",
+    ),
+    "another header accepted": Mutant(
+        "certification/journal.py",
+        "if differs := difference(found, header):",
+        "if differs := None:",
+        "certification/test_journal.py",
+    ),
+    "two certificates of an image merged": Mutant(
+        "certification/journal.py",
+        "if known is not records and _claim(known[idx]) != _claim(records[idx]):",
+        "if False:",
+        "certification/test_data_set.py",
+    ),
+    "a trace taken for the network": Mutant(
+        "models/inference.py",
+        "return graph if agree(model, graph, shape, tolerance=1e-3) else model",
+        "return graph",
+        "models/test_inference.py",
+    ),
+    "logits of eight bits": Mutant(
+        "models/inference.py",
+        "        _end_in_float(prepared)\n",
+        "        pass\n",
+        "models/test_inference.py",
+    ),
+    "another device's samples": Mutant(
+        "audit/verify.py",
+        "        if made != found:",
+        "        if False:",
+        "certification/test_data_set.py",
+    ),
+    "a wrong prediction counts": Mutant(
+        "report/scores.py",
+        "return float(np.mean(log.radius * log.correct))",
+        "return float(np.mean(log.radius))",
+        "report/test_scores.py",
+    ),
+    "beta in the cross-entropy": Mutant(
+        "losses/macer.py",
+        "return classification(u, labels)",
+        "return classification(beta * u, labels)",
+        "losses/test_macer.py",
+    ),
+    "hinge masked after the quantile": Mutant(
+        "losses/macer.py",
+        "q_a=torch.where(active, q_a, half),",
+        "q_a=q_a,",
+        "losses/test_macer.py",
+    ),
+    "everybody in G": Mutant(
+        "losses/macer.py",
+        "in_G = z_hat.argmax(dim=1) == labels",
+        "in_G = z_hat.argmax(dim=1) >= 0",
+        "losses/test_macer.py",
+    ),
+    "a NaN step taken": Mutant(
+        "training/step.py",
+        "bad = ~(loss + norm).isfinite()",
+        "bad = loss > 1e30",
+        "training/test_step.py",
+    ),
+    "order forgotten on resuming": Mutant(
+        "training/step.py",
+        "begin = self.step % self.steps_per_epoch * self.size",
+        "begin = 0",
+        "training/test_loop.py",
+    ),
+    "peeking": Mutant(
+        "smoothing/sequential.py",
+        "robust = (count >= needed) |",
+        "robust = (clopper_pearson_lower(count, n, alpha) > p0) |",
+        "smoothing/test_sequential.py",
+    ),
+    "all of alpha spent twice": Mutant(
+        "smoothing/sequential.py",
+        "needed = _needed(p0, alpha * (1 - _SHARE), n_max)\n    robust = (count >= needed) | "
+        "(log_wealth(count, n, p0) >= -math.log(alpha * _SHARE))",
+        "needed = _needed(p0, 2 * alpha, n_max)\n    robust = (count >= needed) | "
+        "(log_wealth(count, n, p0) >= -math.log(2 * alpha))",
+        "smoothing/test_sequential.py",
+    ),
+    "a radius's threshold rounded down": Mutant(
+        "smoothing/sequential.py",
+        "else math.nextafter(p0, 1.0)",
+        "else math.nextafter(p0, 0.0)",
+        "smoothing/test_sequential.py",
+    ),
+    "the same samples at every look": Mutant(
+        "certification/fixed_radius.py",
+        "still_open, drawn=before)",
+        "still_open, drawn=0)",
+        "certification/test_fixed_radius.py",
+    ),
+    "ragged batch": Mutant(
+        "smoothing/sampling.py",
+        "in_parts(network, batch, rows)",
+        "torch.nn.functional.pad(network(batch[: chunks.rows[-1]]), "
+        "(0, 0, 0, len(batch) - chunks.rows[-1]))",
+        "certification/test_largest_radius.py",
+    ),
+    "the wrong soft moments": Mutant(
+        "certification/largest_radius.py",
+        "column = self.betas.index(beta)",
+        "column = 0",
+        "certification/test_largest_radius.py",
+    ),
+    "labels in another precision than the certificates'": Mutant(
+        "certification/predict_files.py",
+        'if header["precision"] != precision:',
+        "if False:",
+        "certification/test_predict_files.py",
+    ),
+    "samples that no look has": Mutant(
+        "audit/verify.py",
+        "if evidence.drawn not in _sample_sizes(contents.header):",
+        "if False:",
+        "certification/test_data_set.py",
+    ),
+    "a checkpoint that names any function": Mutant(
+        "system/pickles.py",
+        'if f"{module}.{name}" not in self.admitted:',
+        "if False:",
+        "models/test_weights.py",
+    ),
+    "a tensor larger than its storage": Mutant(
+        "models/torch_files.py",
+        "if elements > storage.elements:",
+        "if False:",
+        "models/test_torch_files.py",
+    ),
+    "a storage that ends behind its file": Mutant(
+        "models/torch_files.py",
+        "if size != storage.elements * storage.dtype.itemsize or",
+        "if",
+        "models/test_torch_files.py",
+    ),
+    "a pipe that is waited for": Mutant(
+        "system/files.py",
+        "os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC",
+        "os.O_RDONLY",
+        "system/test_files.py",
+    ),
+    "a file of any size": Mutant(
+        "system/files.py", "if status.st_size > limit:", "if False:", "system/test_files.py"
+    ),
+    "a pickle without end": Mutant(
+        "system/pickles.py", "if self.left < 0:", "if False:", "models/test_torch_files.py"
+    ),
+    "attack out of its ball": Mutant(
+        "attacks/images.py",
+        "return torch.where(_norm(delta) > epsilon, epsilon * unit(delta), delta)",
+        "return delta",
+        "attacks/test_images.py",
+    ),
+    "falsified certificates passed over": Mutant(
+        "audit/falsify.py",
+        "[trial for trial in trials if trial.falsifies]",
+        "[]",
+        "audit/test_falsify.py",
+    ),
+    "consistency turned round": Mutant(
+        "losses/consistency.py",
+        "log_z_bar - log_z.mean(dim=1)",
+        "log_z.mean(dim=1) - log_z_bar",
+        "losses/test_consistency.py",
+    ),
+    "hidden labels seen": Mutant(
+        "training/pseudo_labels.py",
+        "    labels[recipe.labelled :] = HIDDEN\n",
+        "",
+        "training/test_pseudo_labels.py training/test_loop.py",
+    ),
+    "filters that grow": Mutant(
+        "training/muon.py",
+        "    torch._foreach_mul_(filters, torch._foreach_div(norms, moved))\n",
+        "",
+        "training/test_muon.py",
+    ),
+    "one network for all threads": Mutant(
+        "smoothing/sampling.py",
+        "copy.deepcopy(model, dict(tensors))",
+        "model",
+        "smoothing/test_sampling.py",
+    ),
+    "quantile above its exact value": Mutant(
+        "smoothing/radius.py",
+        "while (above := betainc(*shape, p) > alpha).any():",
+        "if (above := betainc(*shape, p) > 1).any():",
+        "smoothing/test_radius.py",
+    ),
+    "copies' cross-entropies forgotten": Mutant(
+        "losses/macer.py",
+        "        cross_entropy=recipe.cross_entropy,\n",
+        "",
+        "losses/test_macer.py",
+    ),
+    "hard noise forgotten": Mutant(
+        "losses/hard_noise.py",
+        "macer_consistency(hardened(batch))",
+        "macer_consistency(batch)",
+        "losses/test_hard_noise.py",
+    ),
+    "the same parts of images in every epoch": Mutant(
+        "training/batches.py",
+        "stream(seed, Purpose.CROPS, number, epoch)",
+        "stream(seed, Purpose.CROPS, number)",
+        "data/test_image_files.py",
+    ),
+    "the parts of the first epoch in every epoch": Mutant(
+        "training/step.py",
+        "self.feed.batches(order[begin:], self.epoch)",
+        "self.feed.batches(order[begin:], 0)",
+        "data/test_image_files.py",
+    ),
+    "other pixels under the same name": Mutant(
+        "audit/verify.py",
+        "if record.pixels != pixels_sha256(split, image):",
+        "if False:",
+        "data/test_image_files.py",
+    ),
+    "batches in another order": Mutant(
+        "training/batches.py",
+        "> AHEAD:\n                    self._put(waiting.popleft())",
+        "> AHEAD:\n                    self._put(waiting.pop())",
+        "data/test_image_files.py",
+    ),
+    "fields named like commands passed over": Mutant(
+        "cli/train.py",
+        "Dict(recipe_fields(name), source=name)(app, (), arguments)",
+        "Dict(recipe_fields(name), source=name, use_commands_as_keys=False)(app, (), arguments)",
+        "recipes/test_recipes.py",
+    ),
+    "missing certificates verified": Mutant(
+        "audit/verify.py", "if missing := contents.missing:", "if False:", "laws/test_forgery.py"
+    ),
+    "certificates that nobody asked for": Mutant(
+        "audit/verify.py",
+        "(others := sorted(set(contents.records) - asked))",
+        "False",
+        "laws/test_forgery.py",
+    ),
+    "a header that need not have all": Mutant(
+        "certification/header.py",
+        'if header.get("format", 1) != 1 else set()',
+        "if False else set()",
+        "laws/test_forgery.py",
+    ),
+    "doubled records verified": Mutant(
+        "audit/verify.py", "    if contents.doubled:", "    if False:", "laws/test_forgery.py"
+    ),
+    "lines in another order verified": Mutant(
+        "audit/verify.py", "    if contents.misplaced:", "    if False:", "laws/test_forgery.py"
+    ),
+    "what is demanded is not": Mutant(
+        "audit/verify.py",
+        "lacking := sorted(set(expected)",
+        "lacking := sorted(set()",
+        "laws/test_forgery.py",
+    ),
+    "more votes than samples": Mutant(
+        "audit/verify.py",
+        "if sum(counts) > drawn * unit:",
+        'if sum(counts) > header["n"] * unit:',
+        "audit/test_verify.py",
+    ),
+    "resampling compares labels": Mutant(
+        "audit/verify.py",
+        'if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):',
+        "if contents.records[idx].certificate.label != certificate.label:",
+        "laws/test_forgery.py",
+    ),
+    "a false record sought with less power": Mutant(
+        "audit/verify.py",
+        "missed *= max(images - false - i, 0)",
+        "missed *= (images - i)",
+        "audit/test_verify.py",
+    ),
+    "another network's outputs": Mutant(
+        "certification/authority.py",
+        'header["outputs"], found.outputs',
+        'header["outputs"], header["outputs"]',
+        "certification/test_authority.py",
+    ),
+    "a network exchanged in the middle": Mutant(
+        "certification/header.py",
+        'if name == "outputs":\n        return not',
+        'if name == "outputs":\n        return True or not',
+        "certification/test_authority.py",
+    ),
+    "a family that grows": Mutant(
+        "certification/journal.py",
+        "if family is not None and count > family:",
+        "if False:",
+        "certification/test_journal.py",
+    ),
+    "a scope that is not stated": Mutant(
+        "certification/journal.py",
+        "journal.state({i for scope in scopes",
+        "set({i for scope in scopes",
+        "certification/test_data_set.py",
+    ),
+    "a table that its journal does not give": Mutant(
+        "report/logs.py",
+        'if header != first or line != known.get(line.partition("\\t")[0]):',
+        "if False:",
+        "report/test_logs.py",
+    ),
+    "code that a file names, run": Mutant(
+        "system/user_code.py",
+        "if names_a_function(name) and module_of(name) not in code:",
+        "if False:",
+        "laws/test_code.py",
+    ),
+    "code of a recipe taken as typed": Mutant(
+        "cli/train.py", 'if token.source != "cli":', "if False:", "laws/test_code.py"
+    ),
+    "own code from the current folder": Mutant(
+        "system/user_code.py",
+        "_importable(str(Path.cwd()) if folder is None else folder)",
+        "_importable(str(Path.cwd()))",
+        "laws/test_code.py",
+    ),
+    "any seal a valid one": Mutant(
+        "runs/seals.py",
+        'if not hmac.compare_digest(expected.encode(), seal.encode(errors="replace")):',
+        "if False:",
+        "laws/test_code.py",
+    ),
+    "a seal of modules alone": Mutant(
+        "runs/seals.py",
+        "modules, weights_sha256], sort_keys",
+        "modules], sort_keys",
+        "laws/test_code.py",
+    ),
+    "digests unread": Mutant(
+        "runs/model_file.py",
+        "if digest is not None and digest != _digest(tensors, found):",
+        "if False:",
+        "runs/test_model_file.py",
+    ),
+    "zoo files unchecked": Mutant(
+        "runs/zoo.py",
+        "if sha256_of_file(file) != known.get(file.name):",
+        "if False:",
+        "runs/test_zoo.py",
+    ),
+    "a packed network that is another": Mutant(
+        "certification/pack.py",
+        "if not torch.equal(",
+        "if False and torch.equal(",
+        "certification/test_pack.py",
+    ),
+    "audit without arithmetic": Mutant(
+        "audit/verify.py",
+        'if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):',
+        "if False:",
+        "audit/test_verify.py",
+    ),
+    "the first part's noise for every part of a batch": Mutant(
+        "training/step.py",
+        "return self.ranks.part(noise)",
+        "return noise[:images]",
+        "system/test_processes.py",
+    ),
+    "certificates that are being written taken away": Mutant(
+        "certification/shards.py",
+        "stack.enter_context(locked(journal.parent))",
+        "pass",
+        "certification/test_shards.py",
+    ),
+    "an ACR of certificates of one radius": Mutant(
+        "report/logs.py",
+        "if radius is not None:",
+        "if False:",
+        "experiments/test_paper_runs.py",
+    ),
+    "certificates of another sigma in the paper's row": Mutant(
+        "experiments/paper_runs.py",
+        "if log.sigma not in (None, recipe.sigma):",
+        "if False:",
+        "experiments/test_paper_runs.py",
+    ),
+    "images of the training among the held-out ones": Mutant(
+        "certification/data_set.py",
+        "start = max(start, first)",
+        "start = max(start, 0)",
+        "training/test_held_out.py",
+    ),
+    "held-out images of other data": Mutant(
+        "training/held_out.py",
+        "if found != expected:",
+        "if found is None:",
+        "training/test_held_out.py",
+    ),
+    "floats in [0, 1] taken for bytes": Mutant(
+        "data/arrays.py",
+        "levels = np.rint(block * 255)",
+        "levels = np.rint(block)",
+        "data/test_arrays.py",
+    ),
+    "floats rounded without a word": Mutant(
+        "data/arrays.py",
+        "if off.any():",
+        "if False:",
+        "data/test_arrays.py",
+    ),
+    "labels that leave a class out": Mutant(
+        "data/arrays.py",
+        "if len(missing):",
+        "if False:",
+        "data/test_arrays.py",
+    ),
+    "arrays recorded as the recipe's data set": Mutant(
+        "training/loop.py",
+        "return replace(recipe, dataset=split.dataset)",
+        "return recipe",
+        "training/test_loop.py",
+    ),
+    "parts that forget their data set": Mutant(
+        "data/formats.py",
+        "return replace(self, images=self.images[rows], labels=self.labels[rows])",
+        "return Split(self.images[rows], self.labels[rows])",
+        "data/test_arrays.py",
+    ),
+    "arrays certified as a data set of that name": Mutant(
+        "cli/certify.py",
+        "if name == ARRAYS:",
+        "if False:",
+        "certification/test_data_set.py",
+    ),
+    "an epoch of hardly a step": Mutant(
+        "training/step.py",
+        "if 2 * skipped >= steps:",
+        "if skipped >= steps:",
+        "training/test_step.py",
+    ),
+    "infinite weights kept": Mutant(
+        "training/step.py",
+        "if not finite.all():",
+        "if False:",
+        "training/test_step.py",
+    ),
+    "a true value for a number": Mutant(
+        "system/typed.py",
+        "if isinstance(value, bool) or not isinstance(value, int | float):",
+        "if not isinstance(value, int | float):",
+        "recipes/test_recipes.py",
+    ),
+    "held-out images taken for test images": Mutant(
+        "report/scores.py",
+        " or a.split != b.split",
+        "",
+        "training/test_held_out.py",
+    ),
+    "names printed as they are": Mutant(
+        "report/markup.py", "c if c.isprintable() else", "c if True else", "report/test_markup.py"
+    ),
+    "a formula in CSV": Mutant(
+        "report/markup.py",
+        "if value.startswith(_FORMULAS) else one_line(value)",
+        "if False else one_line(value)",
+        "report/test_markup.py",
+    ),
+    "a class's name that is a field of its own": Mutant(
+        "cli/printing.py", "map(one_line, fields)", "fields", "certification/test_predict_files.py"
+    ),
+    "columns that depend on the logs": Mutant(
+        "cli/printing.py", "radii or tables.RADII)", "radii or None)", "report/test_tables.py"
+    ),
+    "a page of a form": Mutant(
+        "cli/report.py", "return note if alone else", "return", "cli/test_app.py"
+    ),
+    "a speed of what was skipped": Mutant(
+        "system/progress.py",
+        "        self.done = done\n",
+        "        self(done - self.done)\n",
+        "system/test_progress.py",
+    ),
+    "a bug that looks like a failed audit": Mutant(
+        "cli/app.py", "BUG = 70", "BUG = 1", "cli/test_json.py"
+    ),
+    "NaN in JSON": Mutant(
+        "cli/printing.py",
+        "return value if math.isfinite(value) else None",
+        "return value",
+        "cli/test_json.py",
+    ),
+    "a line beside the document": Mutant(
+        "cli/printing.py",
+        "token = _silent.set(True)",
+        "token = _silent.set(False)",
+        "cli/test_json.py",
+    ),
+    "an unfinished log that looks finished": Mutant(
+        "report/tables.py",
+        "if asked in (None, count) else",
+        "if True else",
+        "report/test_tables.py",
+    ),
+    "samples of undecided noise counted": Mutant(
+        "smoothing/sampling.py",
+        "counts & decided & logits",
+        "counts & logits",
+        "smoothing/test_sampling.py",
+    ),
+    "the user's threads taken away": Mutant(
+        "smoothing/sampling.py",
+        "        torch.set_num_threads(before)\n",
+        "        pass\n",
+        "smoothing/test_sampling.py",
+    ),
+    "all work begun at once": Mutant(
+        "smoothing/sampling.py",
+        "if len(pending) > 2 * threads:",
+        "if False:",
+        "smoothing/test_sampling.py",
+    ),
+    "images of another type than the weights": Mutant(
+        "smoothing/sampling.py",
+        "return next(types, torch.float32)",
+        "return torch.float32",
+        "smoothing/test_sampling.py",
+    ),
+    "another kind's samples kept": Mutant(
+        "certification/largest_radius.py",
+        "_only(sampler.at(counts, kind.beta), these),",
+        "sampler.at(counts, kind.beta),",
+        "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
+    ),
+    "images of the first kind alone estimated": Mutant(
+        "certification/largest_radius.py",
+        "torch.stack(wanted).any(dim=0)",
+        "wanted[0]",
+        "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
+    ),
+    "a score that says it drew all samples": Mutant(
+        "certification/largest_radius.py",
+        "            drawn=these * n,\n",
+        "",
+        "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
+    ),
+    "a soft class selected by votes": Mutant(
+        "certification/largest_radius.py",
+        "return (counts0.first if is_soft(bound) else counts0.votes)",
+        "return counts0.votes",
+        "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
+    ),
+    "a bound of one half": Mutant(
+        "certification/largest_radius.py",
+        "if p_a[i] > 0.5",
+        "if p_a[i] >= 0.5",
+        "certification/test_largest_radius.py::test_a_bound_of_exactly_one_half_is_no_certificate",
+    ),
+    "the batch size forgotten": Mutant(
+        "certification/largest_radius.py",
+        "            batch_size=self.batch_size,",
+        "            batch_size=None,",
+        "certification/test_largest_radius.py::test_what_is_asked_for_reaches_the_samples",
+    ),
+    "ordinary noise not to be had": Mutant(
+        "certification/data_set.py",
+        '"seed", "exact")',
+        '"seed")',
+        "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
+    ),
+    "every certification a score": Mutant(
+        "certification/data_set.py",
+        "labels if recipe.score else None",
+        "labels",
+        "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
+    ),
+    "soft settings not checked": Mutant(
+        "certification/data_set.py",
+        "for one in recipes:\n",
+        "for one in recipes[:1]:\n",
+        "certification/test_data_set.py::test_settings_that_make_no_sense_together_are_refused_before_anything_is_written",
+    ),
+    "certificates recorded twice": Mutant(
+        "certification/data_set.py",
+        "                            if i not in journal.contents.records\n",
+        "",
+        "certification/test_data_set.py::test_soft_certificates_come_from_the_samples_of_the_hard_ones",
+    ),
+    "one noise for all predicted images": Mutant(
+        "certification/predict_files.py",
+        "indices=[_number(image)],",
+        "indices=[0],",
+        "certification/test_predict_files.py::test_images_that_differ_have_noise_of_their_own",
+    ),
+    "few names for an image's noise": Mutant(
+        "certification/predict_files.py",
+        "digest()[:7]",
+        "digest()[:1]",
+        "certification/test_predict_files.py::test_images_that_differ_have_noise_of_their_own",
+    ),
+    "a predicted radius rounded to nearest": Mutant(
+        "certification/predict_files.py",
+        "rounded_down(certificate.radius, 4)",
+        "round(certificate.radius, 4)",
+        "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
+    ),
+    "radius 0 taken for none": Mutant(
+        "certification/predict_files.py",
+        "    if radius is not None:\n",
+        "    if radius:\n",
+        "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
+    ),
+    "n0 of a prediction forgotten": Mutant(
+        "certification/predict_files.py",
+        "                n0=n0,\n",
+        "",
+        "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
+    ),
+    "an image that one of two journals lacks passed over": Mutant(
+        "certification/shards.py", "set.intersection(", "set.union(", "certification/test_shards.py"
+    ),
+    "all images certified by all": Mutant(
+        "certification/shards.py", "[ranks.rank :: ranks.count]", "", "certification/test_shards.py"
+    ),
+    "parts gathered before the last is done": Mutant(
+        "certification/shards.py", "    ranks.wait()\n", "", "certification/test_shards.py"
+    ),
+    "soft parts left behind": Mutant(
+        "certification/shards.py",
+        'parts.glob(f"**/{JOURNAL}")',
+        'parts.glob(f"*/{JOURNAL}")',
+        "certification/test_shards.py",
+    ),
+    "a radius whose threshold is the largest bound": Mutant(
+        "smoothing/sequential.py",
+        "threshold(radius, sigma) < p_a",
+        "threshold(radius, sigma) <= p_a",
+        "smoothing/test_sequential.py::test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_threshold",
+    ),
+    "an abstention with a bound": Mutant(
+        "certification/fixed_radius.py",
+        "p_a=p0 if robust else 0.0",
+        "p_a=p0",
+        "certification/test_fixed_radius.py",
+    ),
+    "one seed for all fixed radii": Mutant(
+        "certification/fixed_radius.py",
+        "        seed=seed,\n        betas",
+        "        seed=0,\n        betas",
+        "certification/test_fixed_radius.py",
+    ),
+    "the second process copied by all": Mutant(
+        "system/processes.py", "src=0)", "src=1)", "system/test_processes.py"
+    ),
+    "an average kept to itself": Mutant(
+        "system/processes.py", "        unpack(packed, tensors)\n", "", "system/test_processes.py"
+    ),
+    "a longer file read": Mutant(
+        "data/formats.py",
+        "if len(data) != expected - start or",
+        "if len(data) < expected - start or",
+        "data/test_sets.py::test_a_file_longer_than_it_says_is_refused",
+    ),
+    "a small file that fills the memory": Mutant(
+        "data/formats.py",
+        "    if expected > _LARGEST_IDX:",
+        "    if False:",
+        "data/test_sets.py::test_a_file_may_be_as_large_as_the_limit_and_no_larger",
+    ),
+    "an eleventh class": Mutant(
+        "data/sets.py",
+        "labels.max() < len(self.classes)",
+        "labels.max() <= len(self.classes)",
+        "data/test_sets.py::test_the_first_label_that_is_no_class_is_refused",
+    ),
+    "colours lost after a grey image": Mutant(
+        "data/image_folder.py",
+        'mode = mode if image.mode == "L"',
+        'mode = "L" if image.mode == "L"',
+        "data/test_sets.py::test_a_grey_image_after_a_coloured_one_leaves_all_in_colour",
+    ),
+    "images of several heights": Mutant(
+        "data/image_folder.py",
+        "and image.size != size:",
+        "and image.size[0] != size[0]:",
+        "data/test_sets.py::test_images_of_another_height_alone_are_refused",
+    ),
+    "rows that are too long": Mutant(
+        "report/logs.py",
+        "if len(texts) != len(names):",
+        "if len(texts) < len(names):",
+        "report/test_logs.py",
+    ),
+    "three images without a pattern": Mutant(
+        "report/logs.py", "len(idx) > 2:", "len(idx) > 3:", "report/test_logs.py"
+    ),
+    "labels of other images compared": Mutant(
+        "report/scores.py", "b.label[in_b]", "b.label[in_a]", "report/test_scores.py"
+    ),
+    "twenty images too few": Mutant(
+        "report/scores.py", "if count >= 20", "if count > 20", "report/test_scores.py"
+    ),
+    "a row's images taken for common ones": Mutant(
+        "report/tables.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
+    ),
+    "a batch taken for the images held out": Mutant(
+        "report/history.py",
+        "images=recipe.held_out,",
+        "images=recipe.batch,",
+        "report/test_history.py",
+    ),
+    "variance below its exact value": Mutant(
+        "smoothing/radius.py", " + squares * 2.0**-50", "", "smoothing/test_radius.py"
+    ),
+    "draws at a cell's edge decided": Mutant(
+        "smoothing/exact_noise.py",
+        'np.searchsorted(thresholds, edges, side="left")',
+        'np.searchsorted(thresholds, edges, side="right")',
+        "smoothing/test_exact_noise.py",
+    ),
+    "skipped steps of earlier epochs counted": Mutant(
+        "training/step.py",
+        "        self.skipped.zero_()\n",
+        "",
+        "training/test_step.py::test_each_epoch_counts_its_own_skipped_steps_and_losses",
+    ),
+    "a step with a loss that is no number": Mutant(
+        "training/step.py",
+        "(loss + norm).isfinite()",
+        "norm.isfinite()",
+        "training/test_step.py::test_a_step_that_is_not_finite_changes_nothing_and_is_counted",
+    ),
+    "no flips without crops": Mutant(
+        "training/step.py",
+        "if recipe.crop or recipe.flip:",
+        "if recipe.crop:",
+        "training/test_step.py::test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are",
+    ),
+    "crops of one side": Mutant(
+        "training/step.py",
+        "2 * self.recipe.crop + 1",
+        "2 * self.recipe.crop + 0 ** self.recipe.crop",
+        "training/test_step.py::test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are",
+    ),
+    "an objective's numbers the same in every step": Mutant(
+        "training/step.py",
+        "Purpose.OBJECTIVE, self.step)",
+        "Purpose.OBJECTIVE)",
+        "training/test_step.py::test_each_step_has_random_numbers_of_its_own_for_objectives_and_networks",
+    ),
+    "odds drawn up in the middle of an epoch": Mutant(
+        "training/step.py",
+        "if self.at_end_of_epoch and odds",
+        "if odds",
+        "training/test_step.py::test_odds_are_not_drawn_up_in_the_middle_of_an_epoch",
+    ),
+    "a batch of labelled images too few": Mutant(
+        "training/pseudo_labels.py",
+        "recipe.batch <= recipe.labelled",
+        "recipe.batch < recipe.labelled",
+        "training/test_pseudo_labels.py",
+    ),
+    "a draw that equals its share accepted": Mutant(
+        "losses/catrs.py", "draws < p_hat", "draws <= p_hat", "losses/test_catrs.py"
+    ),
+    "steps of twice the length": Mutant(
+        "losses/smoothmix.py", "        step_size=alpha,\n", "", "losses/test_smoothmix.py"
+    ),
+    "a teacher elsewhere taken for the comparison's": Mutant(
+        "experiments/compare.py",
+        'path.parent == Path("runs") and ',
+        "",
+        "experiments/test_compare.py::test_only_a_recipes_own_place_names_a_run_of_the_comparison",
+    ),
+    "a point on the sphere left out": Mutant(
+        "audit/falsify.py",
+        "self.distance <= self.radius",
+        "self.distance < self.radius",
+        "audit/test_falsify.py::test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated",
+    ),
+    "a step of no length replaced": Mutant(
+        "attacks/noise.py",
+        "if step_size is None else",
+        "if not step_size else",
+        "attacks/test_noise.py",
+    ),
+    "a run begun twice": Mutant(
+        "runs/run.py",
+        "        if run.manifest.exists():  # perhaps",
+        "        if False:  # perhaps",
+        "runs/test_run.py",
+    ),
+    "sums taken for averages": Mutant(
+        "system/processes.py",
+        "values /= self.count",
+        "values /= 1",
+        "system/test_processes.py::test_two_processes_train_the_model_that_one_trains",
+        slow=True,
+    ),
+    "the processes' talk left open": Mutant(
+        "system/processes.py",
+        "    from torch.distributed import nn  # noqa: F401\n",
+        "",
+        "system/test_processes.py::test_nothing_of_the_processes_talk_outlives_it",
+        slow=True,
+    ),
+    "each process its own statistics": Mutant(
+        "training/step.py",
+        "        return after | {t: before[t]",
+        "        return after | {t: after[t] - moved[t]",
+        "system/test_processes.py::test_all_stop_when_one_is_asked_to_and_go_on_to_the_same_weights",
+        slow=True,
+    ),
+    "done by every process that the first should do": Mutant(
+        "system/processes.py",
+        "if self.first:",
+        "if self.rank >= 0:",
+        "system/test_processes.py::test_a_mistake_is_one_line_of_all_processes",
+        slow=True,
+    ),
+    "a share of the images forgotten": Mutant(
+        "certification/shards.py",
+        "[ranks.rank :: ranks.count]",
+        "[ranks.rank :: ranks.count + 1]",
+        "certification/test_shards.py::test_two_processes_make_the_table_that_one_makes",
+        slow=True,
+    ),
+}
+
+
+def outcome(mutant: Mutant) -> str:
+    """What the tests make of the bug."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        path = copy / "macer" / mutant.file
+        text = path.read_text(encoding="utf-8")
+        assert text.count(mutant.right) == 1, f"{mutant.file} must hold once: {mutant.right}"
+        path.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+        code, output = _tested(mutant, copy)
+    if code is None:
+        return NO_END
+    assert code in (0, 1), output[-2000:]
+    return NOTICED if code else SURVIVES
+
+
+def _tested(mutant: Mutant, source: Path) -> tuple[int | None, str]:
+    """The exit code of the tests of that source, None if they do not end; and what they say."""
+    log = source.parent / "output"
+    child = FRESH.Process(target=_test, args=(mutant, source, log))
+    child.start()
+    child.join(LIMIT)
+    if child.is_alive():
+        os.killpg(child.pid, signal.SIGKILL)  # and all that the tests have started
+        child.join()
+        return None, ""
+    return child.exitcode, log.read_text(encoding="utf-8", errors="replace")
+
+
+def _test(mutant: Mutant, source: Path, log: Path) -> None:
+    """In a process of its own: run the tests of that source, and leave with their exit code."""
+    os.setsid()
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(ROOT)
+    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.path.insert(0, str(source))
+    marked = ["-m", "slow" if mutant.slow else "not slow"]
+    tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
+    code = 99  # no answer of the tests
+    try:
+        code = pytest.main(["-x", "-n0", "-p", "no:cacheprovider", *IMPORTED, *marked, *tests])
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)  # whatever the tests have left running
+
+
+def main(names: list[str]) -> int:
+    """Try the bugs, two at a time, and say which were noticed."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # safe to fork
+    chosen = {name: MUTANTS[name] for name in names or MUTANTS}
+    found = []
+    with ThreadPoolExecutor(2) as pool:
+        for name, one in zip(chosen, pool.map(outcome, chosen.values()), strict=True):
+            sys.stdout.write(f"{one}  {name}\n")
+            sys.stdout.flush()
+            found.append(one)
+    noticed = found.count(NOTICED)
+    sys.stdout.write(f"{noticed} of {len(chosen)} seeded bugs noticed\n")
+    return 0 if noticed == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

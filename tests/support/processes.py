@@ -1,0 +1,23 @@
+"""The surroundings of processes that tests start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def surroundings() -> dict[str, str]:
+    """Ours, with one thread and with the tests' own modules: the source is the one under test."""
+    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
+
+
+def torchrun(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Two processes on this machine."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [*command, *arguments],
+        capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=surroundings(),
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+import re
+from io import StringIO
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from macer.system import progress
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+@pytest.fixture
+def screen(request, monkeypatch):
+    """What is shown: on a terminal where the test asks for one."""
+    file = StringIO()
+    terminal = getattr(request, "param", False)
+    monkeypatch.setattr(progress, "console", Console(file=file, force_terminal=terminal, width=120))
+    return file
+
+
+def skipping(clock, steps, drawn, total):
+    """So many parts of ten seconds; of each some is drawn and the rest skipped."""
+    with progress.bar("certifying a", steps * total, "samples") as advance:
+        for i in range(1, steps + 1):
+            clock.now += 10
+            advance(drawn)
+            advance.reach(i * total)
+
+
+def run(clock, steps, seconds, done=0, total=None):
+    total = done + steps if total is None else total
+    with progress.bar("training a", total, "samples", done) as advance:
+        for _ in range(steps):
+            clock.now += seconds
+            advance(1)
+
+
+# law
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "lines"), [(100, 0.05, 0), (100, 1.0, 11), (10, 25.0, 11), (1000, 0.1, 10)]
+)
+def test_elsewhere_a_line_comes_every_ten_seconds_at_most(clock, screen, steps, seconds, lines):
+    run(clock, steps, seconds)
+    shown = screen.getvalue().splitlines()
+    assert abs(len(shown) - lines) <= 1
+    assert len(shown) <= steps * seconds / progress.SECONDS_BETWEEN_LINES + 1
+    assert all(line.startswith("training a: ") for line in shown)
+
+
+def test_elsewhere_a_long_task_ends_with_a_last_line_and_a_short_one_says_nothing(clock, screen):
+    run(clock, 5, 1.0)
+    assert screen.getvalue() == ""
+    run(clock, 25, 1.0)
+    assert screen.getvalue().splitlines()[-1] == "training a: 100%, 1 samples/s, 0 s left"
+
+
+def test_a_task_that_fails_has_no_last_line(clock, screen):
+    with pytest.raises(ZeroDivisionError), progress.bar("a", 30, "samples") as advance:
+        clock.now += 11
+        advance(1)
+        1 / 0  # noqa: B018
+    assert len(screen.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, screen):
+    run(clock, 50, 0.01, total=100)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert re.search(r"training a ━+.* 50% 100 samples/s \d:\d\d:\d\d left [-\d]:[-\d]", shown)
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+@pytest.mark.parametrize("passing", [False, True])
+def test_a_passing_bar_is_taken_off_the_terminal(clock, screen, passing):
+    with progress.bar("labelling a", 5, "samples", passing=passing) as advance:
+        advance(5)
+    _, _, after = screen.getvalue().rpartition("labelling a")
+    assert ("\x1b[2K" in after) == passing  # a line is erased
+
+
+@pytest.mark.parametrize("screen", [False, True], indirect=True)
+def test_the_speed_is_of_what_was_drawn_and_the_share_of_what_is_done(clock, screen):
+    skipping(clock, 4, drawn=100, total=1000)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert "100%" in shown and " 10 samples/s" in shown and "0 samples/s" in shown
+    assert not re.search(r"\b(?!10 )\d{2,} samples/s", shown)
+
+
+def test_the_time_left_is_by_what_is_done(clock, screen):
+    with progress.bar("a", 3000, "samples") as advance:
+        clock.now += 8
+        advance(100)
+        clock.now += 2
+        advance.reach(1000)
+    assert screen.getvalue() == "a: 33%, 10 samples/s, 20 s left\n"
+
+
+@pytest.mark.parametrize("screen", [False, True], indirect=True)
+def test_a_name_is_neither_markup_nor_a_command_to_the_terminal(clock, screen):
+    name = "[red]a[/x] :smile:\n\x1b[2J"
+    with progress.bar(f"labelling {name}", 10, "samples") as advance:
+        clock.now += 11
+        advance(10)
+    progress.note(f"no {name}")
+    shown = r"[red]a[/x] :smile:\n\x1b[2J"
+    assert f"labelling {shown}" in screen.getvalue()
+    assert f"no {shown}\n" in screen.getvalue()
+    assert "\x1b[2J" not in screen.getvalue()
+
+
+# known value
+
+
+def test_a_known_line(clock, screen):
+    """1,200 of 2,000 after 12 seconds at 50 a second, the first 600 of them done before."""
+    with progress.bar("certifying", 2000, "samples", 600) as advance:
+        clock.now += 12
+        advance(600)
+    assert screen.getvalue() == "certifying: 60%, 50 samples/s, 16 s left\n"
+
+
+def test_a_note_is_printed_as_it_is(screen):
+    progress.note("[bold]a[/bold] 1.5 " + "x" * 200)
+    assert screen.getvalue() == "[bold]a[/bold] 1.5 " + "x" * 200 + "\n"

@@ -1,0 +1,60 @@
+import torch
+from tiny_models import tiny_with_batch_norm
+from torch import nn
+
+from macer.system import rates
+from macer.system.rates import matrix_rate, median_seconds, operations, seconds, wait_for
+
+CPU = torch.device("cpu")
+
+
+def a_clock(monkeypatch, *readings):
+    readings = iter(readings)
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: next(readings))
+
+
+# law
+
+
+def test_seconds_are_those_of_the_call(monkeypatch):
+    a_clock(monkeypatch, 10.0, 12.5)
+    calls = []
+    assert seconds(lambda: calls.append(None)) == 2.5
+    assert len(calls) == 1
+
+
+def test_ways_are_taken_in_turn_and_their_medians_returned(monkeypatch):
+    a_clock(monkeypatch, 0, 4, 0, 2, 0, 8, 0, 1, 0, 9, 0, 4)
+    calls = []
+    taken = median_seconds({"plain": lambda: calls.append("p"), "ours": lambda: calls.append("o")})
+    assert taken == {"plain": 8, "ours": 2}
+    assert calls == ["p", "o"] * 3
+
+
+def test_a_cpu_is_not_waited_for():
+    wait_for(CPU)
+
+
+def test_a_network_that_takes_no_single_image_is_counted_too():
+    class Several(nn.Module):
+        def forward(self, x):
+            assert len(x) > 1
+            return x.flatten(1) @ torch.ones(4, 3)
+
+    assert operations(Several(), (1, 2, 2)) == 2 * 4 * 3
+
+
+# known value
+
+
+def test_operations_are_two_for_each_product_of_a_layer():
+    model = tiny_with_batch_norm(3, 1)
+    convolution, linear = 4 * 9 * 6 * 6, 64 * 3  # 3×3, 4 channels, 6×6 outputs of an 8×8 image
+    assert operations(model, (1, 8, 8)) == 2 * (convolution + linear)
+
+
+def test_the_matrix_rate_is_that_of_the_quickest_round(monkeypatch):
+    """Twenty products of 2 · 8192³ operations in 3, 2 and 4 seconds."""
+    monkeypatch.setattr(rates.torch, "randn", lambda *_, **__: torch.ones(1, 1))
+    a_clock(monkeypatch, 0, 3, 0, 2, 0, 4)
+    assert matrix_rate(CPU) == 20 * 2 * 8192**3 / 2
