@@ -25,7 +25,6 @@ from macer.data.downloads import Download, File, download
 from macer.data.sets import (
     DATASETS,
     Split,
-    augment,
     channel_statistics,
     classes_of,
     data_folder,
@@ -34,6 +33,7 @@ from macer.data.sets import (
     located,
 )
 from macer.errors import Mistake
+from macer.training.augment import augment
 
 IDX = {"train": "train", "test": "t10k"}
 

@@ -14,8 +14,8 @@ from macer.data.sets import Split
 from macer.losses import LOSSES
 from macer.models.build import build_model
 from macer.models.inference import for_inference
-from macer.models.probe import check_rows
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
+from macer.smoothing.rows import check_rows
 from macer.smoothing.streams import Purpose
 from macer.training.step import Trainer
 

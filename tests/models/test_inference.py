@@ -9,8 +9,9 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from macer.errors import Mistake
+from macer.kernels.agreement import agree
 from macer.models.build import build_model
-from macer.models.inference import agree, for_inference, resolved
+from macer.models.inference import for_inference, resolved
 from macer.models.networks import Normalize
 
 CPU = torch.device("cpu")

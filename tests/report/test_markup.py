@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.report.markup import csv, latex_text, markdown, one_line
+from macer.report.markup import csv, latex_text, markdown
+from macer.system.text import one_line
 
 # law
 

@@ -12,12 +12,12 @@ from torch import nn
 
 from macer.certification.largest_radius import certify
 from macer.errors import Mistake
+from macer.models.modes import network_dtype
 from macer.smoothing.copies import Chunks, NoisyCopies
 from macer.smoothing.sampling import (
     SOFT_UNIT,
     _in_threads,
     _one_a_thread,
-    network_dtype,
     network_rows,
     sample_under_noise,
 )

@@ -186,7 +186,7 @@ MUTANTS = {
         "certification/test_largest_radius.py",
     ),
     "training mode": Mutant(
-        "smoothing/sampling.py",
+        "models/modes.py",
         "    model.eval()\n",
         "",
         "certification/test_largest_radius.py smoothing/test_rows.py",
@@ -198,7 +198,7 @@ MUTANTS = {
         "smoothing/test_rows.py",
     ),
     "the probe exchanges no rows": Mutant(
-        "models/probe.py",
+        "smoothing/rows.py",
         "chosen = (numbers >> bit) % 2 == 1",
         "chosen = numbers >= 0",
         "smoothing/test_rows.py",
@@ -210,19 +210,19 @@ MUTANTS = {
         "smoothing/test_rows.py",
     ),
     "the probe leaves the order": Mutant(
-        "models/probe.py",
-        "_require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)",
+        "smoothing/rows.py",
+        "require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)",
         "pass",
         "smoothing/test_rows.py",
     ),
     "the probe does not come back": Mutant(
-        "models/probe.py",
-        "    _require_equal(network(first), a, alone=alone)\n",
+        "smoothing/rows.py",
+        "    require_equal(network(first), a, alone=alone)\n",
         "",
         "smoothing/test_rows.py",
     ),
     "the probe looks at images without noise": Mutant(
-        "models/probe.py",
+        "smoothing/rows.py",
         "return batch[:rows].permute(0, 2, 3, 1)",
         "return batch[:rows].permute(0, 2, 3, 1).clamp(0, 1)",
         "smoothing/test_rows.py",
@@ -723,7 +723,7 @@ MUTANTS = {
         "training/test_held_out.py",
     ),
     "names printed as they are": Mutant(
-        "report/markup.py", "c if c.isprintable() else", "c if True else", "report/test_markup.py"
+        "system/text.py", "c if c.isprintable() else", "c if True else", "report/test_markup.py"
     ),
     "a formula in CSV": Mutant(
         "report/markup.py",
@@ -786,7 +786,7 @@ MUTANTS = {
         "smoothing/test_sampling.py",
     ),
     "images of another type than the weights": Mutant(
-        "smoothing/sampling.py",
+        "models/modes.py",
         "return next(types, torch.float32)",
         "return torch.float32",
         "smoothing/test_sampling.py",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
-from macer.smoothing.sampling import evaluating, network_dtype
+from macer.models.modes import evaluating, network_dtype
 
 # Step size of DDN at its end.  [Rony+19]
 _LAST_ALPHA = 0.01

@@ -36,7 +36,7 @@ def outputs_of(
     Args:
         model: as certification runs it, in one precision on the device.
     """
-    from macer.smoothing.sampling import evaluating, network_dtype
+    from macer.models.modes import evaluating, network_dtype
 
     images = probe_images(shape, sigma).to(device, network_dtype(model))
     with torch.inference_mode(), evaluating(model):

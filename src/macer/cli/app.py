@@ -20,10 +20,10 @@ from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
 from macer.cli.train import export, fields_of_recipe, train
 from macer.errors import AuditFailed, Mistake
-from macer.report.markup import one_line
 from macer.system.commit import commit, shortened
 from macer.system.processes import ToldElsewhere, is_first, is_first_here, started_by_torchrun
 from macer.system.signals import Stopped
+from macer.system.text import one_line
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
 BUG = 70  # its exit code: EX_SOFTWARE of sysexits.h

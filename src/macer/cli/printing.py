@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from macer import __version__
-from macer.report.markup import one_line
 from macer.system.processes import is_first
+from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from macer.report.logs import CertificateLog

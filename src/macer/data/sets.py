@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,11 @@ from macer.data.svhn import read_svhn
 from macer.errors import Mistake
 from macer.system.typed import require_type
 
-if TYPE_CHECKING:
-    import torch
-
 __all__ = [
     "DATASETS",
     "DataSet",
     "Location",
     "Split",
-    "augment",
     "channel_statistics",
     "classes_of",
     "data_folder",
@@ -329,26 +325,3 @@ def channel_statistics(split: Split) -> tuple[tuple[float, ...], tuple[float, ..
         for mean, count in zip(means, counts, strict=True)
     ]
     return tuple(means), tuple(variance**0.5 for variance in variances)
-
-
-def augment(
-    images: "torch.Tensor", offsets: "torch.Tensor", flips: "torch.Tensor", *, padding: int
-) -> "torch.Tensor":
-    """Pad with zeros, crop each image to its old size at its own offset, flip where told.
-
-    Args:
-        images: (images, channels, height, width)
-        offsets: (images, 2) integers (down, right) in 0 … 2·padding
-        flips: (images,) bool
-    """
-    import torch
-
-    n, channels, height, width = images.shape
-    padded = torch.nn.functional.pad(images, (padding, padding, padding, padding))
-    down = torch.arange(height, device=images.device)
-    right = torch.arange(width, device=images.device)
-    rows = offsets[:, :1] + down
-    columns = offsets[:, 1:] + torch.where(flips[:, None], width - 1 - right, right)
-    positions = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
-    positions = positions.reshape(n, 1, height * width).expand(n, channels, height * width)
-    return padded.flatten(2).gather(2, positions).view(n, channels, height, width)

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from macer.kernels.agreement import agree
 from macer.kernels.graph import Layers, called_once, calls, halves, is_relu
 from macer.kernels.kinds import is_pairs, is_projection, is_stem
 from macer.kernels.padding import WideLayer, room_for
 from macer.kernels.projection import Projection
-from macer.models.inference import agree
 
 
 def for_training(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:

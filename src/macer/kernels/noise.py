@@ -6,13 +6,15 @@ the same bits on every device. Exact noise is then the same integers as on a CPU
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
 
+from typing import NamedTuple
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from macer.smoothing.exact_noise import BITS, Levels
-
+BITS = 62  # of a draw that are compared with thresholds
 BLOCK = 256  # Philox counters a program handles, four draws each
 
 
@@ -113,11 +115,18 @@ def _gaussian_kernel(
         tl.store(out + positions, (pixel + sigma * normal).to(out.dtype.element_ty), mask=inside)
 
 
+class Table(NamedTuple):
+    """What exact noise is looked up in; see smoothing/exact_noise.py."""
+
+    thresholds: np.ndarray  # ascending, int64
+    floats: np.ndarray  # what the network sees, float32
+
+
 class GpuNoise:
     """Fills batches of whole chunks on the pixels' device."""
 
     def __init__(
-        self, pixels: Tensor, seed: int, purpose: int, table: Levels | None, *, rows: int
+        self, pixels: Tensor, seed: int, purpose: int, table: Table | None, *, rows: int
     ) -> None:
         self.pixels = pixels  # (images, height, width, channels): uint8 if exact, else float32
         self.rows = rows  # of a chunk

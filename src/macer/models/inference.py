@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.errors import Mistake
+from macer.kernels.agreement import agree, few_images
 from macer.kernels.graph import Layers, alone, calls, has_hooks, made_of_torch
-from macer.models.probe import check_calls, check_model, few_images
+from macer.models.probe import check_calls, check_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -119,26 +120,6 @@ def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     graph = fx.GraphModule(model, copy.deepcopy(model.graph))
     fuse(graph)
     return graph if agree(model, graph, shape, tolerance=0.03) else model
-
-
-def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
-    """Whether b runs and nothing but rounding tells it from a: a trace has only one branch."""
-    like = next(a.parameters(), torch.zeros(()))
-    # Other images than the probe's, which a model may still have notes of.
-    images = few_images(shape, seed=1).to(like)
-    with torch.inference_mode():
-        logits = _logits(a, images)
-        try:
-            others = _logits(b, images)
-        except RuntimeError:  # a library may have no kernel for a shape
-            return False
-    same_shape = logits.shape == others.shape
-    return same_shape and bool((logits - others).norm() <= tolerance * logits.norm())
-
-
-def _logits(model: nn.Module, images: Tensor) -> Tensor:
-    logits: Tensor = model(images.contiguous(memory_format=torch.channels_last))
-    return logits.double()
 
 
 def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:

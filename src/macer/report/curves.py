@@ -19,9 +19,9 @@ from macer.report.figures import (
     save_picture,
 )
 from macer.report.logs import CertificateLog
-from macer.report.markup import one_line
 from macer.report.scores import Floats, average_certified_radius, curve
 from macer.report.tables import images_of, setting, thousands
+from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

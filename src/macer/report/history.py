@@ -18,9 +18,9 @@ from macer.report.figures import (
     paint,
     save_picture,
 )
-from macer.report.markup import one_line
 from macer.report.tables import setting
 from macer.runs.run import Metrics, Run
+from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
 from macer.training.validation import largest_radius
 

@@ -1,4 +1,4 @@
-"""Texts and tables for people and programs: one line, Markdown, LaTeX, comma-separated values."""
+"""Tables for people and programs: Markdown, LaTeX, comma-separated values."""
 
 import io
 import math
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from csv import writer
 from pathlib import Path
 from typing import Any
+
+from macer.system.text import one_line
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
@@ -49,15 +51,6 @@ def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
         str(place) if names.count(name) > 1 else name
         for name, place in zip(names, places, strict=True)
     ]
-
-
-def one_line(text: str) -> str:
-    """Text from outside made harmless: what cannot be seen is shown as Python writes it.
-
-    A line break becomes \\n, an escape \\x1b, a character that turns the direction of writing
-    \\u202e: no name ends a line, moves a cursor or runs backwards. A backslash stays itself.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def latex_text(text: str) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from macer.errors import Mistake
 from macer.report.curves import conditions, draw
 from macer.report.logs import CertificateLog
-from macer.report.markup import one_line
 from macer.report.scores import Difference, Floats, curve, outcomes
 from macer.report.tables import (
     Row,
@@ -24,6 +23,7 @@ from macer.report.tables import (
     with_error,
 )
 from macer.system.files import write_file
+from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's own text colour takes its place.
 INK = "#010203"

@@ -10,7 +10,6 @@ import numpy as np
 from macer.errors import Mistake
 from macer.report import markup as forms
 from macer.report.logs import CertificateLog, describe_images
-from macer.report.markup import one_line
 from macer.report.scores import (
     Difference,
     average_certified_radius,
@@ -20,6 +19,7 @@ from macer.report.scores import (
     standard_error,
     usual_radii,
 )
+from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

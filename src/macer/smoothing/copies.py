@@ -62,9 +62,11 @@ class NoisyCopies:
         self.table = levels(sigma) if images.dtype == torch.uint8 else None
         self._thread = threading.local()  # each thread has a batch of its own
         if images.device.type == "cuda":
-            from macer.kernels.noise import GpuNoise
+            from macer.kernels.noise import GpuNoise, Table
 
-            self._gpu = GpuNoise(self.pixels, seed, int(purpose), self.table, rows=CHUNK)
+            known = self.table
+            table = Table(known.thresholds, known.floats) if known else None
+            self._gpu = GpuNoise(self.pixels, seed, int(purpose), table, rows=CHUNK)
 
     def draw(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
         """A batch (rows, channels, height, width), and which rows' noise is decided.

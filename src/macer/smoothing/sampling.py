@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from macer.errors import Mistake
 from macer.kernels.graph import has_hooks
-from macer.models.probe import check_model, check_rows, in_parts
+from macer.models.modes import evaluating, network_dtype
+from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
+from macer.smoothing.rows import check_rows
 from macer.smoothing.streams import Purpose
 from macer.system.signals import finishing_first
 
@@ -163,25 +165,6 @@ def network_rows(
         return max(size for size in parts if size == 1 or size * math.prod(shape) <= CPU_VALUES)
     fitting = min(max(LEAST_ROWS, BATCH_VALUES // math.prod(shape)), MOST_ROWS)
     return max(1, (batch_size or fitting) // CHUNK) * CHUNK
-
-
-def network_dtype(model: nn.Module) -> torch.dtype:
-    """The type of the network's weights, which is that of the images it is given."""
-    types = (p.dtype for p in model.parameters() if p.is_floating_point())
-    return next(types, torch.float32)
-
-
-@contextmanager
-def evaluating(*models: nn.Module) -> Iterator[None]:
-    """The models in eval mode, each of their parts back in its own mode afterwards."""
-    training = [part for model in models for part in model.modules() if part.training]
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from macer.report.markup import one_line
 from macer.system.processes import is_first
+from macer.system.text import one_line
 
 SECONDS_BETWEEN_LINES = 10.0
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.data.sets import Split, augment
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.kernels.capture import CapturedStep
 from macer.kernels.fuse_training import for_training
@@ -22,6 +22,7 @@ from macer.runs.model_file import Tensors
 from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
 from macer.system.processes import ALONE, Ranks
+from macer.training.augment import augment
 from macer.training.batches import Resident, feed
 from macer.training.epochs import epoch_order, new_odds, odds_are_due
 from macer.training.optimizers import make_optimizer

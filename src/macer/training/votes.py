@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.data.formats import Images
-from macer.smoothing.sampling import evaluating
+from macer.models.modes import evaluating
 from macer.smoothing.streams import Purpose, fill_normal
 
 ROWS = 1024  # noisy copies whose noise is drawn at once
