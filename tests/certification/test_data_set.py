@@ -694,7 +694,7 @@ def test_a_run_of_ones_own_arrays_needs_a_data_set_to_be_certified(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     few = load("mnist-sample", "train").part(0, 64)
-    recipe = TrainRecipe(epochs=1, k=1, lam=0.0)
+    recipe = TrainRecipe(epochs=1, k=1, loss="gaussian")
     train(recipe, (few.images, few.labels), DIGITS, "run")
     for command in (["run"], ["run", "--held-out"], ["run/model.safetensors", "--out", "new"]):
         assert main(["certify", *command]) == 2

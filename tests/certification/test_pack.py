@@ -180,7 +180,9 @@ def test_a_function_with_weights_of_its_own_needs_no_file(desk):
 )
 def test_what_a_packed_run_cannot_do_and_what_cannot_be_packed(desk, capsys, arguments, message):
     packed()
-    Path("demo.toml").write_text('dataset = "mnist-sample"\nteacher = "run"\nloss = "catrs"\n')
+    Path("demo.toml").write_text(
+        'dataset = "mnist-sample"\n[loss]\nname = "catrs"\nteacher = "run"\n'
+    )
     before = {path: path.read_bytes() for path in Path("run").iterdir()}
     capsys.readouterr()
     assert main(arguments.split()) == 2

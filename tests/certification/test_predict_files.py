@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prediction") / "run"
     split = load("mnist-sample", "train")
     recipe = TrainRecipe(
-        sigma=0.5, k=1, lam=0.0, epochs=4, lr=0.05, lr_schedule="triangle", clip=1.0
+        sigma=0.5, k=1, loss="gaussian", epochs=4, lr=0.05, lr_schedule="triangle", clip=1.0
     )
     train(recipe, split.part(0, 1280), classes_of("mnist-sample"), folder)
     return folder

@@ -63,6 +63,8 @@ def _write_recipes() -> None:
     for name, text in {
         "k": "k = 4.5",
         "typo": "sigmma = 0.5",
+        "old": 'loss = "macer"\nlam = 3.0',
+        "setting": '[loss]\nname = "macer"\ngama = 3.0',
         "table": "[train]\nsigma = 0.5",
         "word": "sigma = 'much'",
         "broken": "sigma",
@@ -144,7 +146,6 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         "--version",
         "train --help",
         "train demo --sigmma 1",
-        "train demo --k 0",
         "recipes",
     ],
 )
@@ -312,7 +313,7 @@ def test_a_trained_run_is_ready_to_certify(
 def test_a_run_is_named_after_its_recipe(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("mine.toml").write_text('dataset = "mnist"\nepochs = 1\nk = 1\nlam = 0.0\nbatch = 640')
+    Path("mine.toml").write_text('dataset = "mnist"\nepochs = 1\nk = 1\nbatch = 640')
     assert main(["train", "mine.toml", "--seed", "3", "--device", "cpu"]) == 0
     assert "certify it with: macer certify runs/mine\n" in capsys.readouterr().out
     shutil.copytree(os.environ["MACER_DATA"], "my data")
@@ -398,7 +399,7 @@ MISTAKES = [
     ("train typo.toml", "recipe typo.toml has an unknown field 'sigmma', did you mean 'sigma'?"),
     ("train table.toml", "recipe table.toml has an unknown field 'train'"),
     ("train out.toml", "recipe out.toml has an unknown field 'out'"),
-    ("train demo --sigmma 1", "Unknown option: --sigmma. Did you mean --sigma?"),
+    ("train demo --sigmma 1", "unknown flag --sigmma, did you mean 'sigma'?; the loss macer has "),
     (
         "train demo --dataset cifar",
         "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, imagenet, mnist, "
@@ -425,13 +426,25 @@ MISTAKES = [
     ("train demo --lam-ramp 0", "lam_ramp must be in (0, 1], got 0.0\n"),
     ("train demo --gamma 0", "gamma must be > 0, got 0.0\n"),
     ("train demo --beta -1", "beta must be > 0, got -1.0\n"),
-    ("train demo --eta -1", "eta must be at least 0, got -1.0\n"),
-    ("train demo --consistency -1", "consistency must be at least 0, got -1.0\n"),
-    ("train demo --attack fgsm", 'Invalid value "fgsm" for --attack. Choose from: "pgd", "ddn".'),
-    ("train demo --epsilon -1", "epsilon must be at least 0, got -1.0\n"),
-    ("train demo --epsilon-ramp -1", "epsilon_ramp must be at least 0, got -1\n"),
-    ("train demo --steps -1", "steps must be at least 0, got -1\n"),
-    ("train demo --step-size -1", "step_size must be at least 0, got -1.0\n"),
+    ("train demo --loss consistency --eta -1", "eta must be at least 0, got -1.0\n"),
+    (
+        "train sample/macer-consistency --consistency -1",
+        "consistency must be at least 0, got -1.0\n",
+    ),
+    (
+        "train sample/smoothadv --attack fgsm",
+        'Invalid value "fgsm" for --attack. Choose from: "pgd", "ddn".',
+    ),
+    ("train demo --eta 3", "unknown flag --eta, did you mean 'beta'?; the loss macer has the "),
+    ("train demo --loss gaussian --lam 0", "unknown flag --lam; the loss gaussian has no settings"),
+    ("train demo --loss gausian", "unknown loss 'gausian', did you mean 'gaussian'?; choose from"),
+    ("train old.toml", "recipe old.toml must have its loss and the loss's settings in a table at "),
+    ("train setting.toml", "recipe setting.toml: the loss macer has no setting 'gama', did you "),
+    ("compare setting.toml --out new", "recipe setting.toml: the loss macer has no setting 'gama'"),
+    ("train demo --loss smoothadv --epsilon -1", "epsilon must be at least 0, got -1.0\n"),
+    ("train demo --loss smoothadv --epsilon-ramp -1", "epsilon_ramp must be at least 0, got -1\n"),
+    ("train demo --loss sun --steps -1", "steps must be at least 0, got -1\n"),
+    ("train demo --loss sun --step-size -1", "step_size must be at least 0, got -1.0\n"),
     ("train demo --drop-epoch -1", "drop_epoch must be at least 0, got -1\n"),
     (
         "train sun/mnist-0.50 --epochs 70",
@@ -439,8 +452,11 @@ MISTAKES = [
     ),
     ("train demo --drop-below 2", "drop_below must be in [0, 1], got 2.0\n"),
     ("train demo --reweight-every 0", "reweight_every must be at least 1, got 0\n"),
-    ("train demo --teacher runn", "no run or model at runn; name a run folder or a model file\n"),
-    ("train demo --teacher zoo:none", "unknown zoo model 'none'"),
+    (
+        "train demo --loss catrs --teacher runn",
+        "no run or model at runn; name a run folder or a model file\n",
+    ),
+    ("train demo --loss catrs --teacher zoo:none", "unknown zoo model 'none'"),
     ("train demo --labelled 10000", "labelled must be at least batch, 64, and fewer than the "),
     ("train demo --pseudo runn", "labelled must be > 0 with pseudo, got 0\n"),
     ("train demo --pseudo-weight -1", "pseudo_weight must be at least 0, got -1.0\n"),
@@ -467,7 +483,7 @@ MISTAKES = [
     ("train demo --lr 1e308", "lr must be at most 1e+30, got 1e+308\n"),
     ("train demo --k 1000000000000", "k must be at most 1,000,000, got 1000000000000\n"),
     ("train demo --epochs 1000000000", "epochs must be at most 1,000,000, got 1000000000\n"),
-    ("train demo --steps 100000", "steps must be at most 10,000, got 100000\n"),
+    ("train demo --loss sun --steps 100000", "steps must be at most 10,000, got 100000\n"),
     (
         "train demo --batch 1000000 --k 3000",
         "batch · k must be at most 2,147,483,648, got 3000000000\n",

@@ -96,7 +96,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for c in range(2):
             Image.new("L", (28, 28), 100 * c).save(f"{c}.png")
         for name in ("one", "two"):
-            text = 'dataset = "folder"\nepochs = 1\nk = 1\nlam = 0.0\nbatch = 6'
+            text = 'dataset = "folder"\nepochs = 1\nk = 1\nbatch = 6'
             Path(f"{name}.toml").write_text(text)
         assert main(["train", "demo-gaussian", "--out", "run", *TRAIN, "--lr", "0.05"]) == 0
         assert main(["certify", "run", *CERTIFY]) == 0

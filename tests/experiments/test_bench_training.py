@@ -11,6 +11,7 @@ from macer.experiments.bench_training import (
     plain_network,
     random_split,
 )
+from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.system import rates
 from macer.training.step import Trainer
@@ -21,7 +22,7 @@ LENET = Case("lenet", (1, 28, 28), 8, 2)
 
 
 def trainers(case, steps, **fields):
-    recipe = TrainRecipe(model=case.network, k=case.k, batch=case.batch, **fields)
+    recipe = completed(TrainRecipe(model=case.network, k=case.k, batch=case.batch, **fields))
     plain = PlainTrainer(recipe, plain_network(case), random_split(case, steps), CPU)
     return plain, Trainer(recipe, bench_train.network(case), random_split(case, steps), CPU)
 

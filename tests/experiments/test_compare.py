@@ -127,7 +127,7 @@ def test_passes_are_those_of_all_epochs(tmp_path):
     train(tiny_recipe(epochs=1), tiny_split(), CLASSES, tmp_path / "run")
     recipe = tiny_recipe(loss="sun", k=4, steps=3, step_size=0.25, epochs=4)
     plain = passes_of(recipe, tiny_split(), tmp_path / "run")
-    later = replace(recipe, drop_epoch=2, drop_below=0.9)
+    later = recipe.changed(drop_epoch=2, drop_below=0.9, attack_epoch=2)
     assert passes_of(later, tiny_split(), tmp_path / "run") > plain
 
 
@@ -143,7 +143,7 @@ def test_recipes_are_trained_and_certified_with_each_seed(tmp_path, tiny_data):
         for seed in range(2):
             manifest = Run(tmp_path / one.name / f"seed-{seed}").read_manifest()
             assert (manifest["recipe"]["seed"], manifest["status"]) == (seed, "trained")
-            assert manifest["recipe"]["loss"] == recipes[one.name].loss
+            assert manifest["recipe"]["loss"] == recipes[one.name].loss.to_dict()
     assert [one.passes for one in entries] == [1, 4]
     assert all(one.seconds > 0 for one in entries)
 
@@ -195,7 +195,7 @@ def test_a_teacher_from_elsewhere_must_have_held_the_images_out(tmp_path, tiny_d
         compared(tmp_path / "out", {"student": student}, held_out=20)
     assert not (tmp_path / "out").exists()
     compared(tmp_path / "out", {"student": student})  # by test images
-    student = replace(student, teacher=str(tmp_path / "few"))
+    student = student.changed(teacher=str(tmp_path / "few"))
     compared(tmp_path / "other", {"student": student}, seeds=1, held_out=20)
 
 
@@ -212,7 +212,7 @@ def test_a_teacher_of_the_comparison_is_its_run_of_the_same_seed(tmp_path, tiny_
     assert [one.name for one in entries] == ["student", "plain"]
     for seed in range(2):
         recipe = Run(tmp_path / f"student/seed-{seed}").read_manifest()["recipe"]
-        assert recipe["teacher"] == str(tmp_path / f"plain/seed-{seed}")
+        assert recipe["loss"]["teacher"] == str(tmp_path / f"plain/seed-{seed}")
 
 
 def test_a_teacher_of_the_comparison_holds_out_what_its_student_does(tmp_path, tiny_data):
@@ -230,7 +230,7 @@ def test_a_teacher_of_the_comparison_holds_out_what_its_student_does(tmp_path, t
      ("elsewhere/runs/plain", False), ("", False)],
 )  # fmt: skip
 def test_only_a_recipes_own_place_names_a_run_of_the_comparison(teacher, here):
-    recipe = tiny_recipe(teacher=teacher)
+    recipe = tiny_recipe(loss="catrs", teacher=teacher)
     recipes = {"plain": tiny_recipe(), "student": recipe}
     assert comparison._teachers_here(recipe, recipes) == ({"teacher": "plain"} if here else {})
 
@@ -248,8 +248,8 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     for loss in ("gaussian", "consistency"):
         Path(f"{loss}.toml").write_text(
-            f'loss = "{loss}"\nmodel = "tiny_models:tiny"\nsigma = 0.25\nk = 2\nlam = 1.0\n'
-            "labelled = 64\nbatch = 32\nepochs = 1\n"
+            'model = "tiny_models:tiny"\nsigma = 0.25\nk = 2\nlabelled = 64\nbatch = 32\n'
+            f'epochs = 1\n[loss]\nname = "{loss}"\n'
         )
     code = ["--code", "tiny_models"]
     arguments = ["--seeds", "2", "--n0", "10", "--n", "50", "--skip", "200", "--device", "cpu"]
@@ -267,7 +267,8 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
 def test_a_score_gives_the_same_table_for_less_work(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("plain.toml").write_text(
-        'loss = "gaussian"\nmodel = "tiny_models:tiny"\nsigma = 0.25\nlabelled = 64\nepochs = 1\n'
+        'model = "tiny_models:tiny"\nsigma = 0.25\nlabelled = 64\nepochs = 1\n'
+        '[loss]\nname = "gaussian"\n'
     )
     code = ["--code", "tiny_models"]
     arguments = ["--seeds", "1", "--n0", "10", "--n", "50", "--skip", "100", "--device", "cpu"]
@@ -293,8 +294,8 @@ def test_the_samples_recipes_differ_in_the_objective_alone():
 
 
 def test_the_sample_has_every_objective():
-    assert {named_recipe(name).loss for name in SAMPLE} == set(LOSSES)
-    assert [f"sample/{named_recipe(name).loss}" for name in SAMPLE] == SAMPLE
+    assert {named_recipe(name).loss.name for name in SAMPLE} == set(LOSSES)
+    assert [f"sample/{named_recipe(name).loss.name}" for name in SAMPLE] == SAMPLE
 
 
 # refusal

@@ -41,9 +41,9 @@ def test_the_demo_trains_certifies_and_compares_both_rows(
         assert log.idx.tolist() == list(range(0, 2000, 200))
         assert (log.n0, log.n, log.sigma) == (20, 100, 0.5)
     recipes = [Run(out / name).read_manifest()["recipe"] for name in ("Gaussian", "MACER")]
-    assert [(recipe["k"], recipe["lam"]) for recipe in recipes] == [
+    assert [(recipe["k"], recipe["loss"]["lam"]) for recipe in recipes] == [
         (1, 0.0),
-        (2, named_recipe("demo").lam),
+        (2, named_recipe("demo").loss["lam"]),
     ]
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text("utf-8")
@@ -61,9 +61,9 @@ def test_the_demo_trains_certifies_and_compares_both_rows(
 
 def test_the_demos_recipes_differ_in_the_objective_alone() -> None:
     gaussian, macer = (named_recipe(name) for name in demo.ROWS.values())
-    assert (gaussian.k, gaussian.lam) == (1, 0.0)
-    same = {name: getattr(gaussian, name) for name in ("k", "lam", "lam_schedule")}
-    assert replace(macer, **same) == gaussian
+    assert (gaussian.k, gaussian.loss["lam"]) == (1, 0.0)
+    same = {name: gaussian.flat()[name] for name in ("k", "lam", "lam_schedule")}
+    assert macer.changed(**same) == gaussian
 
 
 def test_the_demo_does_not_touch_a_folder_that_exists(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from examples import DATA
 
-from macer.cli.app import app
+from macer.cli.app import app, command_line
+from macer.cli.loss_flags import train_command
 from macer.errors import Mistake
 from macer.experiments.paper import (
     Images,
@@ -20,7 +21,8 @@ from macer.experiments.paper import (
     read_item,
     shortened,
 )
-from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe
+from macer.recipes.fields import MACER
 from macer.report.logs import read_log, select
 from macer.report.scores import average_certified_radius, certified_accuracy
 
@@ -86,10 +88,10 @@ def test_the_settings_are_those_of_table_9():
         recipes = [row.train_recipe() for row in read_item(name).rows]
         usual = {"k": 16, "lam": 12.0, "gamma": 8.0, "beta": 16.0}
         for sigma, some in ((0.25, recipes[: len(values)]), (0.5, recipes[len(values) :])):
-            assert [getattr(recipe, field) for recipe in some] == values
+            assert [recipe.flat()[field] for recipe in some] == values
             assert {recipe.sigma for recipe in some} == {sigma}
             for other in usual.keys() - {field}:
-                assert {getattr(recipe, other) for recipe in some} == {usual[other]}
+                assert {recipe.flat()[other] for recipe in some} == {usual[other]}
 
 
 def test_a_shorter_training_keeps_its_places_and_everything_else():
@@ -99,7 +101,8 @@ def test_a_shorter_training_keeps_its_places_and_everything_else():
     assert short == replace(recipe, epochs=44, lr_decays=(20, 40))
     assert shortened(recipe, 1e-6) == replace(recipe, epochs=1, lr_decays=(1,))
     attacked = shortened(named_recipe("smoothadv/cifar10-0.25"), 0.2)
-    assert (attacked.epochs, attacked.lr_decays, attacked.epsilon_ramp) == (30, (10, 20), 2)
+    assert (attacked.epochs, attacked.lr_decays) == (30, (10, 20))
+    assert attacked.loss["epsilon_ramp"] == 2
 
 
 @pytest.mark.parametrize("name", ["table-1", "table-8", "table-10", "table-13", "figure-4"])
@@ -114,8 +117,12 @@ def test_the_commands_ask_for_what_the_rows_ask_for(name, share):
             soft_betas=item.soft_betas, data="my data",
         )  # fmt: skip
         assert "'my data'" in train and "'my runs/x'" in certify
-        _, bound, _ = app.parse_args(shlex.split(train)[1:], exit_on_error=False)
-        assert bound.arguments["fields"] == recipe
+        words = shlex.split(train)[1:]
+        line = command_line(train_command(words[1:]))
+        _, bound, _ = line.parse_args(words, exit_on_error=False)
+        bound.apply_defaults()
+        assert bound.arguments["fields"] == replace(recipe, loss=MACER)
+        assert Loss(bound.arguments["loss"], **vars(bound.arguments["settings"])) == recipe.loss
         assert bound.arguments["out"] == Path("my runs/x")
         _, bound, _ = app.parse_args(shlex.split(certify)[1:], exit_on_error=False)
         assert bound.arguments["target"] == "my runs/x"

@@ -31,7 +31,8 @@ class TinyRow(Row):
     """A row of the paper with a training of a blink."""
 
     def train_recipe(self) -> TrainRecipe:
-        return replace(tiny_recipe(epochs=4, lr_schedule="step", lr_decays=(2,)), **self.changes)
+        recipe = tiny_recipe(epochs=4, lr_schedule="step", lr_decays=(2,))
+        return recipe.changed(**self.changes)
 
 
 def tiny_item(**changes: object) -> Item:

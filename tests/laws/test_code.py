@@ -45,6 +45,7 @@ CARD = ModelCard(
     dataset="mnist-sample",
 )
 FIELDS = 'dataset = "mnist-sample"\nlabelled = 64\nbatch = 32\nepochs = 1\nk = 2\n'
+TAUGHT = '[loss]\nname = "catrs"\nteacher = "{}"\n'
 CPU = ["--device", "cpu"]
 FEW = ["--n0", "10", "--n", "50", *CPU]
 LITTLE = ["--restarts", "1", "--steps", "1", "--m", "2", "--n", "50", *CPU]
@@ -54,6 +55,7 @@ def commands(desk: str) -> dict[str, list[str]]:
     """Every way in which a file names code to a command, in a folder beside the desk."""
     run, file = f"{desk}/run", f"{desk}/file.safetensors"
     recipe = ["--dataset", "mnist-sample", "--labelled", "64", "--batch", "32", "--epochs", "1"]
+    taught = ["--loss", "catrs", "--teacher", file]
     quick = ["--labelled", "9990", "--batch", "5000", "--epochs", "1", "--k", "1"]
     quick += ["--dataset", "mnist-sample", "--model", "tiny_models:tiny"]
     return {
@@ -67,7 +69,7 @@ def commands(desk: str) -> dict[str, list[str]]:
         "verify a run": ["verify", run, "--resample", "1", *CPU],
         "verify by a target": ["verify", run, "--target", run, *CPU],
         "attack a run": ["attack", run, "--images", "1", *LITTLE],
-        "train by a teacher": ["train", "demo", *recipe, "--teacher", file, "--out", "new", *CPU],
+        "train by a teacher": ["train", "demo", *recipe, *taught, "--out", "new", *CPU],
         "train by labels": ["train", "demo", *quick, "--pseudo", run, "--out", "new", *CPU],
         "train a model": ["train", f"{desk}/model.toml", "--out", "new", *CPU],
         "train a loss": ["train", f"{desk}/loss.toml", "--out", "new", *CPU],
@@ -101,8 +103,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, home: str) -> Path:
         assert main(["certify", "run", "--stop", "2", *FEW]) == 0
         shutil.copy("run/model.safetensors", "file.safetensors")
         Path("model.toml").write_text(FIELDS + 'model = "trap:net"\n')
-        Path("loss.toml").write_text(FIELDS + 'loss = "trap:loss"\n')
-        Path("teacher.toml").write_text(FIELDS + f'teacher = "{desk}/file.safetensors"\n')
+        Path("loss.toml").write_text(FIELDS + '[loss]\nname = "trap:loss"\n')
+        Path("teacher.toml").write_text(FIELDS + TAUGHT.format(f"{desk}/file.safetensors"))
         Image.fromarray(load("mnist-sample", "test").images[0, 0]).save("digit.png")
         Path("imported").unlink()
     forget()
@@ -124,7 +126,7 @@ def strangers(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A copy of the desk as another user sees it who works there."""
     copied = tmp_path / "desk"
     shutil.copytree(made, copied)
-    (copied / "teacher.toml").write_text(FIELDS + 'teacher = "file.safetensors"\n')
+    (copied / "teacher.toml").write_text(FIELDS + TAUGHT.format("file.safetensors"))
     monkeypatch.setenv("MACER_HOME", str(tmp_path / "other"))
     monkeypatch.chdir(copied)
     yield copied
@@ -171,7 +173,7 @@ def test_any_module_is_refused_unless_it_is_named(strangers, capsys, name, comma
 def test_a_recipe_read_in_python_names_no_code_either(strangers, field):
     with pytest.raises(Mistake, match=rf"^recipe {field}.toml names code of its own, trap:"):
         named_recipe(f"{field}.toml")
-    assert getattr(named_recipe(f"{field}.toml", code=["trap"]), field).startswith("trap:")
+    assert named_recipe(f"{field}.toml", code=["trap"]).flat()[field].startswith("trap:")
     assert not Path("imported").exists()
 
 
@@ -340,7 +342,7 @@ def test_a_key_of_another_length_is_refused(strangers, tmp_path, content, capsys
 def test_python_names_modules_by_an_argument(strangers):
     with pytest.raises(Mistake, match=r"^run/model.safetensors names code of its own, trap:net"):
         load_model("run")
-    recipe = tiny_recipe(teacher="run")
+    recipe = tiny_recipe(loss="catrs", teacher="run")
     with pytest.raises(Mistake, match=r"names code of its own, trap:net"):
         load_teachers(recipe, CARD, torch.device("cpu"))
     assert not Path("imported").exists()

@@ -8,7 +8,9 @@ from loss_batches import (
     EXTREMES,
     batch_of,
     extreme_logits,
+    in_place_of,
     loss_before_and_after_a_step,
+    losses_of,
     random_logits,
     without_values,
 )
@@ -30,8 +32,8 @@ def teacher():
     return tiny(len(CLASSES), 1).eval().requires_grad_(False)
 
 
-def taught(recipe, **changes):
-    return replace(batch_of(recipe, **changes), teacher=teacher())
+def taught(recipe):
+    return replace(batch_of(recipe), teacher=teacher())
 
 
 def random_pair(seed, **shape):
@@ -58,7 +60,7 @@ def test_the_losses_are_the_easiest_copies_and_the_worst_divergence(m, lam):
 
 
 def test_the_objective_is_the_loss_under_the_attacked_noise_with_the_teachers_targets():
-    batch = taught(catrs_recipe(lam=7.0, sigma=2.0), lam=3.0)
+    batch = taught(catrs_recipe(lam=7.0, sigma=2.0))
     draws = torch.rand(64 * 4, generator=torch.Generator().manual_seed(1))
     batch = replace(batch, uniform=lambda count: draws[:count])
     with torch.no_grad():
@@ -71,7 +73,7 @@ def test_the_objective_is_the_loss_under_the_attacked_noise_with_the_teachers_ta
     assert {1, 4} < set(accepted.tolist())
     attacked = batch.logits(noise=noise)
     expected = catrs_losses(logits, attacked, batch.labels, y_bar, accepted, lam=3.0)
-    torch.testing.assert_close(catrs(batch), expected)
+    torch.testing.assert_close(losses_of(batch, lam=3.0), expected)
 
 
 # law
@@ -110,7 +112,7 @@ def test_a_draw_that_equals_the_share_of_correct_copies_is_not_below_it():
     assert accepted_copies(logits, torch.tensor([0]), draws).tolist() == [2]
 
 
-@pytest.mark.parametrize(("step_size", "used"), [(0.0, None), (0.03, 0.03)])
+@pytest.mark.parametrize(("step_size", "used"), [(None, None), (0.03, 0.03)])
 def test_the_attack_is_the_recipes(step_size, used, monkeypatch):
     asked = {}
 
@@ -119,7 +121,7 @@ def test_the_attack_is_the_recipes(step_size, used, monkeypatch):
         return noise
 
     monkeypatch.setattr(sys.modules["macer.losses.catrs"], "standardised_attack", attack)
-    catrs(taught(catrs_recipe(epsilon=0.7, steps=5, step_size=step_size)))
+    losses_of(taught(catrs_recipe(epsilon=0.7, steps=5, step_size=step_size)))
     assert asked == {"epsilon": 0.7, "steps": 5, "step_size": used}
 
 
@@ -164,18 +166,15 @@ def test_the_targets_have_no_gradient_and_the_teacher_is_left_alone():
     batch = taught(catrs_recipe())
     batch.teacher.requires_grad_(True)
     state = {name: t.clone() for name, t in batch.teacher.state_dict().items()}
-    assert not expected_outputs(batch).requires_grad
-    catrs(batch).mean().backward()
+    assert not expected_outputs(batch, "").requires_grad
+    losses_of(batch).mean().backward()
     assert all(p.grad is None for p in batch.teacher.parameters())
     assert all(torch.equal(t, state[name]) for name, t in batch.teacher.state_dict().items())
 
 
 def test_the_robustness_term_rises_with_epsilon():
     batch = replace(taught(catrs_recipe()), uniform=torch.zeros)  # every draw below p̂ > 0
-    means = [
-        catrs(replace(batch, recipe=catrs_recipe(epsilon=e, steps=6), lam=5.0)).mean()
-        for e in (0.0, 0.2, 0.6)
-    ]
+    means = [losses_of(batch, epsilon=e, steps=6, lam=5.0).mean() for e in (0.0, 0.2, 0.6)]
     assert means[0] < means[1] < means[2]
 
 
@@ -207,14 +206,14 @@ def test_losses_and_gradients_are_finite_on_extreme_logits(extreme, other, m, dt
 def test_weights_receive_gradients_in_bf16():
     batch = taught(catrs_recipe())
     with torch.autocast("cpu", torch.bfloat16):
-        losses = catrs(batch)
+        losses = losses_of(batch)
     losses.mean().backward()
     assert losses.dtype == torch.float32
     assert all(p.grad.norm() > 0 for p in batch.network.parameters())
 
 
 def test_it_never_looks_at_a_value():
-    losses = LOSSES["catrs"](without_values(taught(catrs_recipe())))
+    losses = losses_of(without_values(taught(catrs_recipe())))
     losses.mean().backward()
     assert losses.shape == (64,)
 
@@ -222,11 +221,12 @@ def test_it_never_looks_at_a_value():
 def test_a_step_of_training_reduces_the_loss(monkeypatch):
     known = teacher()
 
-    def with_teacher(batch):
+    def with_teacher(batch, **settings):
         # The same copies accepted before the step and after it.
-        return catrs(replace(batch, teacher=known, uniform=lambda n: torch.full((n,), 0.5)))
+        fixed = replace(batch, teacher=known, uniform=lambda n: torch.full((n,), 0.5))
+        return catrs(fixed, **settings)
 
-    monkeypatch.setitem(LOSSES, "catrs", with_teacher)
+    monkeypatch.setitem(LOSSES, "catrs", in_place_of(catrs, with_teacher))
     before, after = loss_before_and_after_a_step(catrs_recipe(batch=64, lr=0.05))
     assert after < before
 
@@ -236,7 +236,7 @@ def test_a_step_of_training_reduces_the_loss(monkeypatch):
 
 def test_no_teacher_is_told():
     with pytest.raises(Mistake) as mistake:
-        catrs(batch_of(catrs_recipe()))
+        losses_of(batch_of(catrs_recipe()))
     assert str(mistake.value) == (
         "teacher must be a run or a model file with loss catrs, got ''; "
         "train one with loss gaussian and the same sigma"

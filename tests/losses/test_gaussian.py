@@ -7,11 +7,11 @@ from loss_batches import (
     batch_of,
     extreme_logits,
     loss_before_and_after_a_step,
+    losses_of,
     random_logits,
 )
 from tiny_models import tiny_recipe
 
-from macer.losses import LOSSES
 from macer.losses.gaussian import gaussian_losses
 from macer.losses.macer import macer_losses
 
@@ -62,7 +62,7 @@ def test_the_objective_is_the_formula_on_the_networks_outputs():
     batch = batch_of(tiny_recipe(loss="gaussian", k=2))
     outputs = batch.logits().flatten(0, 1)
     expected = F.cross_entropy(outputs, batch.labels.repeat_interleave(2))
-    assert LOSSES["gaussian"](batch).mean().item() == pytest.approx(expected.item())
+    assert losses_of(batch).mean().item() == pytest.approx(expected.item())
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -10,7 +10,7 @@ import torch
 
 from macer.cli.app import app, main
 from macer.errors import Mistake
-from macer.losses import Batch, find_objective
+from macer.losses import Batch, find_objective, one_per_image
 from macer.recipes import TrainRecipe, named_recipe
 from macer.runs.run import Run
 
@@ -35,7 +35,7 @@ def test_the_pages_commands_train_and_certify(
 ) -> None:
     train, certify, _ = (shlex.split(command)[1:] for command in COMMANDS)
     assert main([*train, *LITTLE]) == 0
-    assert Run(Path("runs/margin")).read_manifest()["recipe"]["loss"] == "mylosses:margin"
+    assert Run(Path("runs/margin")).read_manifest()["recipe"]["loss"]["name"] == "mylosses:margin"
     assert main([*certify, "--stop", "20", "--device", "cpu"]) == 0
     assert "ACR" in capsys.readouterr().out
 
@@ -49,7 +49,7 @@ def test_the_pages_other_command_is_one(desk: Path) -> None:
 def test_the_pages_recipe_differs_from_the_samples_in_the_loss_alone(desk: Path) -> None:
     own = named_recipe("margin.toml", code=("mylosses",))
     sample = named_recipe("sample/gaussian")
-    assert replace(own, loss=sample.loss, k=sample.k, lam=sample.lam) == sample
+    assert replace(own, loss=sample.loss, k=sample.k) == sample
 
 
 def test_the_page_names_every_field_of_a_batch() -> None:
@@ -58,21 +58,20 @@ def test_the_page_names_every_field_of_a_batch() -> None:
         assert re.search(rf"`{field}[`(]", table), field
 
 
-def batch() -> Batch:
+def batch(loss: str = "macer") -> Batch:
     return Batch(
         network=torch.nn.Flatten(),
         images=torch.rand(3, 1, 2, 2),
         labels=torch.tensor([0, 1, 2]),
         noise=torch.zeros(3, 2, 1, 2, 2),
-        recipe=TrainRecipe(),
-        lam=2.0,
+        recipe=TrainRecipe(loss=loss),
         epoch=0.0,
         uniform=torch.rand,
     )
 
 
 def test_the_pages_loss_is_one_value_an_image(desk: Path) -> None:
-    losses = find_objective("mylosses:margin")(batch())
+    losses = find_objective("mylosses:margin").loss(batch())
     assert losses.shape == (3,) and losses.isfinite().all()
 
 
@@ -89,6 +88,7 @@ def test_a_loss_of_another_shape_is_refused(
 ) -> None:
     module = f"wrong_{abs(hash(body))}"
     Path(f"{module}.py").write_text(f"def wrong(batch):\n    return {body}\n")
-    message = rf"loss '{module}:wrong' must return one loss an image, of shape \(3,\), got {got}"
+    message = rf"loss '{module}:wrong' must return one loss per image, of shape \(3,\), got {got}"
+    given = batch(f"{module}:wrong")
     with pytest.raises(Mistake, match=message):
-        find_objective(f"{module}:wrong")(batch())
+        one_per_image(find_objective(f"{module}:wrong").loss(given), given)

@@ -9,19 +9,19 @@ from loss_batches import (
     batch_of,
     extreme_logits,
     loss_before_and_after_a_step,
+    losses_of,
     random_logits,
     without_values,
 )
 from tiny_models import tiny_recipe
 
 from macer.attacks.images import smoothed_loss
-from macer.losses import LOSSES
 from macer.losses.gaussian import gaussian_losses
-from macer.losses.smoothmix import smoothmix, smoothmix_losses, unbounded_images
+from macer.losses.smoothmix import smoothmix_losses, unbounded_images
 
 
 def mix_recipe(**changes):
-    return tiny_recipe(**{"loss": "smoothmix", "eta": 5.0, "epsilon_ramp": 0} | changes)
+    return tiny_recipe(**{"loss": "smoothmix", "eta": 5.0, "eta_ramp": 0} | changes)
 
 
 def random_pair(seed, **shape):
@@ -30,6 +30,11 @@ def random_pair(seed, **shape):
     mixed, _ = random_logits(seed + 100, **shape)
     w = torch.rand(len(labels), generator=torch.Generator().manual_seed(seed)).double() / 2
     return logits, mixed, labels, w
+
+
+def far_images(batch):
+    settings = batch.recipe.loss
+    return unbounded_images(batch, steps=settings["steps"], step_size=settings["step_size"])
 
 
 def in_grey(batch):
@@ -54,9 +59,9 @@ def test_the_mixed_image_lies_between_the_image_and_its_adversary():
     batch = replace(batch_of(mix_recipe(eta=2.0)), uniform=lambda count: torch.arange(count) / 64)
     seen = []
     batch.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
-    losses = smoothmix(batch)
+    losses = losses_of(batch)
     w = torch.arange(64) / 128
-    far = unbounded_images(batch)
+    far = far_images(batch)
     mixed = torch.stack([(1 - s) * x + s * y for s, x, y in zip(w, batch.images, far, strict=True)])
     copies = (mixed[:, None] + batch.noise).flatten(0, 1)
     assert any(torch.allclose(inputs, copies, atol=1e-6) for inputs in seen)
@@ -73,7 +78,7 @@ def test_with_eta_0_it_is_gaussian_training():
     torch.testing.assert_close(losses, gaussian_losses(logits, labels))
     batch = batch_of(mix_recipe(eta=0.0))
     expected = gaussian_losses(batch.logits(), batch.labels)
-    torch.testing.assert_close(smoothmix(batch), expected)
+    torch.testing.assert_close(losses_of(batch), expected)
 
 
 def test_an_image_that_is_wrong_has_no_mixed_term():
@@ -101,12 +106,12 @@ def test_the_adversary_is_as_far_as_its_steps_lead():
     far = {}
     for steps in (1, 3):
         batch = in_grey(batch_of(mix_recipe(steps=steps, step_size=0.02)))
-        moved = (unbounded_images(batch) - batch.images).flatten(1).norm(dim=1)
+        moved = (far_images(batch) - batch.images).flatten(1).norm(dim=1)
         assert (moved <= steps * 0.02 * (1 + 1e-5)).all()
         assert moved.median() == pytest.approx(steps * 0.02, rel=0.02)
         before, far[steps] = (
             smoothed_loss(batch.network, x, batch.labels, batch.noise).mean()
-            for x in (batch.images, unbounded_images(batch))
+            for x in (batch.images, far_images(batch))
         )
         assert far[steps] > before
     assert far[3] > far[1]
@@ -116,8 +121,8 @@ def test_a_step_is_2_sigma_unless_the_recipe_says_otherwise():
     batch = batch_of(mix_recipe(steps=2, sigma=0.1))
     same = replace(batch, recipe=mix_recipe(steps=2, sigma=0.1, step_size=0.2))
     other = replace(batch, recipe=mix_recipe(steps=2, sigma=0.1, step_size=0.4))
-    assert torch.equal(unbounded_images(batch), unbounded_images(same))
-    assert not torch.allclose(unbounded_images(batch), unbounded_images(other), atol=1e-2)
+    assert torch.equal(far_images(batch), far_images(same))
+    assert not torch.allclose(far_images(batch), far_images(other), atol=1e-2)
 
 
 def test_every_step_has_the_length_of_one(monkeypatch):
@@ -128,19 +133,19 @@ def test_every_step_has_the_length_of_one(monkeypatch):
         return images
 
     monkeypatch.setattr(sys.modules["macer.losses.smoothmix"], "pgd", attack)
-    unbounded_images(batch_of(mix_recipe(steps=4, sigma=0.1)))
+    far_images(batch_of(mix_recipe(steps=4, sigma=0.1)))
     assert asked == {"epsilon": pytest.approx(0.8), "steps": 4, "step_size": 0.2}
 
 
 def test_the_adversary_is_in_the_unit_interval():
-    images = unbounded_images(batch_of(mix_recipe(step_size=3.0)))
+    images = far_images(batch_of(mix_recipe(step_size=3.0)))
     assert images.min() == 0 and images.max() == 1
 
 
 def test_eta_rises_over_the_first_epochs():
-    batch = replace(batch_of(mix_recipe(epsilon_ramp=4)), uniform=lambda n: torch.full((n,), 0.6))
+    batch = replace(batch_of(mix_recipe(eta_ramp=4)), uniform=lambda n: torch.full((n,), 0.6))
     plain = gaussian_losses(batch.logits(), batch.labels)
-    first, second, last = (smoothmix(replace(batch, epoch=e)) - plain for e in (0.5, 1.0, 9.0))
+    first, second, last = (losses_of(replace(batch, epoch=e)) - plain for e in (0.5, 1.0, 9.0))
     assert (last > 0).any()
     torch.testing.assert_close(4 * first, last, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(2 * second, last, rtol=1e-4, atol=1e-5)
@@ -169,7 +174,7 @@ def test_losses_and_gradients_are_finite_on_extreme_logits(extreme, other, m, sh
 
 
 def test_it_never_looks_at_a_value():
-    losses = LOSSES["smoothmix"](without_values(batch_of(mix_recipe())))
+    losses = losses_of(without_values(batch_of(mix_recipe())))
     losses.mean().backward()
     assert losses.shape == (64,)
 

@@ -6,11 +6,11 @@ from loss_batches import (
     batch_of,
     extreme_logits,
     loss_before_and_after_a_step,
+    losses_of,
     random_logits,
 )
 from tiny_models import tiny_recipe
 
-from macer.losses import LOSSES
 from macer.losses.gaussian import gaussian_losses
 from macer.losses.stability import stability_losses
 
@@ -85,7 +85,7 @@ def test_the_network_sees_each_image_once_without_noise_and_k_times_with_it():
     batch = batch_of(tiny_recipe(loss="stability", k=3))
     seen = []
     batch.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    LOSSES["stability"](batch)
+    losses_of(batch)
     clean, noisy = seen
     torch.testing.assert_close(clean, batch.images)
     torch.testing.assert_close(noisy, (batch.images[:, None] + batch.noise).flatten(0, 1))
@@ -93,7 +93,7 @@ def test_the_network_sees_each_image_once_without_noise_and_k_times_with_it():
 
 def test_lam_is_that_of_the_step():
     recipe = tiny_recipe(loss="stability", lam=2.0)
-    plain, scheduled = (LOSSES["stability"](batch_of(recipe, lam=lam)) for lam in (None, 0.0))
+    plain, scheduled = losses_of(batch_of(recipe)), losses_of(batch_of(recipe), lam=0.0)
     assert (plain > scheduled).all()
 
 

@@ -3,13 +3,11 @@ from dataclasses import replace
 import pytest
 import reference
 import torch
-from loss_batches import batch_of, loss_before_and_after_a_step, without_values
+from loss_batches import batch_of, loss_before_and_after_a_step, losses_of, without_values
 from tiny_models import tiny_recipe
 
 from macer.attacks.noise import sphere_attack
-from macer.losses import LOSSES
 from macer.losses.gaussian import gaussian_losses
-from macer.losses.sun import sun
 
 BATCH_NORM = "tiny_models:tiny_with_batch_norm"
 
@@ -27,7 +25,7 @@ def test_the_loss_is_gaussian_trainings_under_the_attacked_noise():
     noise = sphere_attack(*arguments, step_size=0.25, steps=3)
     logits = batch.logits(noise=noise).detach().numpy()
     expected = reference.gaussian_objective(logits, batch.labels.numpy())
-    losses = sun(batch)
+    losses = losses_of(batch)
     assert losses.shape == batch.labels.shape
     assert losses.mean().item() == pytest.approx(expected, rel=1e-6)
 
@@ -37,36 +35,30 @@ def test_the_loss_is_gaussian_trainings_under_the_attacked_noise():
 
 def test_without_steps_it_is_gaussian_training():
     batch = batch_of(sun_recipe(steps=0))
-    assert torch.equal(sun(batch), gaussian_losses(batch.logits(), batch.labels))
+    assert torch.equal(losses_of(batch), gaussian_losses(batch.logits(), batch.labels))
 
 
 @pytest.mark.parametrize(("epoch", "attacked"), [(0.0, False), (4.9, False), (5.0, True)])
-def test_until_the_hard_images_are_dropped_it_is_gaussian_training(epoch, attacked):
-    batch = replace(batch_of(sun_recipe(drop_epoch=5, epochs=9)), epoch=epoch)
+def test_until_the_attack_begins_it_is_gaussian_training(epoch, attacked):
+    batch = replace(batch_of(sun_recipe(attack_epoch=5, epochs=9)), epoch=epoch)
     plain = gaussian_losses(batch.logits(), batch.labels)
-    assert torch.equal(sun(batch), plain) != attacked
+    assert torch.equal(losses_of(batch), plain) != attacked
     if attacked:
-        assert sun(batch).mean() > plain.mean() + 1e-3
+        assert losses_of(batch).mean() > plain.mean() + 1e-3
 
 
 def test_the_loss_rises_with_the_length_and_the_number_of_steps():
     batch = batch_of(sun_recipe())
     small, longer, more = (
-        sun(replace(batch, recipe=sun_recipe(step_size=size, steps=steps))).mean()
+        losses_of(replace(batch, recipe=sun_recipe(step_size=size, steps=steps))).mean()
         for size, steps in ((0.02, 1), (0.1, 1), (0.1, 3))
     )
     assert gaussian_losses(batch.logits(), batch.labels).mean() < small < longer < more
 
 
-def test_without_a_step_size_the_steps_are_epsilon_long_together():
-    batch = batch_of(sun_recipe(epsilon=0.6, step_size=0.0))
-    same, other = (replace(batch, recipe=sun_recipe(step_size=size)) for size in (0.2, 0.6))
-    assert torch.equal(sun(batch), sun(same)) and not torch.equal(sun(batch), sun(other))
-
-
 def test_the_attack_neither_trains_nor_counts_for_batch_norm():
     batch = batch_of(sun_recipe(model=BATCH_NORM))
-    sun(batch).mean().backward()
+    losses_of(batch).mean().backward()
     counted = [int(n) for name, n in batch.network.state_dict().items() if "num_batches" in name]
     assert counted == [1]
     assert all(part.training for part in batch.network.modules())
@@ -75,14 +67,14 @@ def test_the_attack_neither_trains_nor_counts_for_batch_norm():
 def test_weights_receive_gradients_in_bf16():
     batch = batch_of(sun_recipe())
     with torch.autocast("cpu", torch.bfloat16):
-        losses = sun(batch)
+        losses = losses_of(batch)
     losses.mean().backward()
     assert losses.dtype == torch.float32
     assert all(p.grad.norm() > 0 for p in batch.network.parameters())
 
 
 def test_it_never_looks_at_a_value():
-    losses = LOSSES["sun"](without_values(batch_of(sun_recipe())))
+    losses = losses_of(without_values(batch_of(sun_recipe())))
     losses.mean().backward()
     assert losses.shape == (64,)
 

@@ -4,12 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from macer.recipes import TrainRecipe
-from macer.recipes.schedules import attack_share, learning_rate, trade_off
+from macer.recipes import Loss, TrainRecipe
+from macer.recipes.schedules import learning_rate, ramp_share, trade_off
 
 PAPER = TrainRecipe(epochs=440, lr=0.01, lr_decays=(200, 400))
 COSINE = TrainRecipe(epochs=10, lr=0.4, lr_schedule="cosine")
 TRIANGLE = TrainRecipe(epochs=10, lr=0.4, lr_schedule="triangle", lr_peak=0.2)
+
+
+def lam_recipe(**fields):
+    return TrainRecipe(epochs=10, lr_decays=(4, 8), loss=Loss("macer", lam=12.0), **fields)
 
 
 # reference
@@ -47,7 +51,7 @@ def test_a_triangle_is_straight_up_to_its_peak_and_straight_down_from_it(peak):
 
 @pytest.mark.parametrize("schedule", ["constant", "deferred", "ramp"])
 def test_lam_never_falls_and_ends_at_its_value(schedule):
-    recipe = TrainRecipe(epochs=10, lr_decays=(4, 8), lam=12.0, lam_schedule=schedule)
+    recipe = lam_recipe(lam_schedule=schedule)
     values = [trade_off(recipe, step / 7) for step in range(70)]
     assert values == sorted(values)
     assert values[-1] == 12.0
@@ -81,7 +85,7 @@ def test_the_learning_rate_at_known_epochs(recipe, epoch, rate):
     ],
 )  # fmt: skip
 def test_lam_at_known_epochs(schedule, epoch, lam):
-    recipe = TrainRecipe(epochs=10, lr_decays=(4, 8), lam=12.0, lam_schedule=schedule, lam_ramp=0.3)
+    recipe = lam_recipe(lam_schedule=schedule, lam_ramp=0.3)
     assert trade_off(recipe, epoch) == pytest.approx(lam, abs=1e-12)
 
 
@@ -90,5 +94,5 @@ def test_lam_at_known_epochs(schedule, epoch, lam):
     [(10, 0, 0.1), (10, 0.99, 0.1), (10, 1, 0.2), (10, 8.5, 0.9), (10, 9, 1.0), (10, 50, 1.0),
      (1, 0, 1.0), (0, 0, 1.0)],
 )  # fmt: skip
-def test_an_attacks_share_rises_from_epoch_to_epoch(ramp, epoch, share):
-    assert attack_share(TrainRecipe(epsilon_ramp=ramp), epoch) == pytest.approx(share)
+def test_a_share_rises_from_epoch_to_epoch(ramp, epoch, share):
+    assert ramp_share(epoch, ramp) == pytest.approx(share)

@@ -10,6 +10,7 @@ from tiny_models import CLASSES, tiny_recipe
 
 from macer import __version__
 from macer.errors import Mistake
+from macer.losses import completed
 from macer.runs.run import (
     ModelCard,
     Run,
@@ -126,11 +127,53 @@ def test_a_run_is_continued_with_the_same_recipe_and_data(tmp_path):
 def test_a_run_of_before_a_field_was_there_is_continued_with_its_default(tmp_path):
     run = some_run(tmp_path / "run")
     manifest = run.read_manifest()
-    del manifest["recipe"]["cross_entropy"]
+    del manifest["recipe"]["nesterov"], manifest["recipe"]["loss"]["cross_entropy"]
     run.write_manifest(manifest)
-    assert some_run(run.folder, resume=True) == run
+    assert continued(run, tiny_recipe()) == run
     with pytest.raises(Mistake, match=r"^cross_entropy must be smoothed to resume .*, got copies$"):
-        open_run(run.folder, tiny_recipe(cross_entropy="copies"), "data", resume=True)
+        continued(run, tiny_recipe(cross_entropy="copies"))
+    with pytest.raises(Mistake, match=r"^nesterov must be False to resume .*, got True$"):
+        continued(run, tiny_recipe(nesterov=True))
+
+
+def continued(run, recipe):
+    return open_run(run.folder, recipe, "data", resume=True, complete=completed)
+
+
+FLAT = {
+    "lam": 2.0, "gamma": 8.0, "beta": 16.0, "cross_entropy": "smoothed", "eta": 0.5,
+    "consistency": 10.0, "attack": "pgd", "epsilon": 0.6, "epsilon_ramp": 10, "steps": 3,
+    "step_size": 0.0, "teacher": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings"),
+    [
+        ("macer", {"lam": 2.0}),
+        ("gaussian", {}),
+        ("stability", {"lam": 2.0}),
+        ("consistency", {"lam": 2.0, "eta": 0.5}),
+        ("macer-consistency", {"lam": 2.0, "consistency": 10.0, "eta": 0.5}),
+        ("macer-hard-noise", {"lam": 2.0, "steps": 3, "step_size": 0.6 / 3}),
+        ("smoothadv", {"epsilon": 0.6, "epsilon_ramp": 10, "steps": 3, "step_size": None}),
+        ("smoothmix", {"eta": 0.5, "eta_ramp": 10, "steps": 3, "step_size": None}),
+        ("catrs", {"lam": 2.0, "epsilon": 0.6, "steps": 3, "step_size": None}),
+        ("sun", {"steps": 3, "step_size": 0.6 / 3, "attack_epoch": 1}),
+    ],
+)
+def test_a_run_whose_settings_stood_side_by_side_is_continued(tmp_path, loss, settings):
+    recipe = tiny_recipe(loss=loss, drop_epoch=1, **settings)
+    run = open_run(tmp_path / "run", recipe, "data", resume=False)
+    manifest = run.read_manifest()
+    manifest["recipe"] |= FLAT | {"loss": loss}
+    run.write_manifest(manifest)
+    assert run.read_recipe() == recipe
+    assert continued(run, recipe) == run
+    for setting in settings:
+        if setting != "step_size":
+            with pytest.raises(Mistake, match=f"^{setting} must be .* to resume"):
+                continued(run, recipe.changed(**{setting: 7}))
 
 
 def test_damaged_metrics_are_refused(tmp_path):
@@ -153,7 +196,7 @@ def test_a_run_can_begin_where_one_died_before_its_manifest(tmp_path):
 
 def test_the_manifest_records_what_was_asked_for(tmp_path):
     manifest = some_run(tmp_path / "run").read_manifest()
-    assert manifest["recipe"] == json.loads(json.dumps(vars(tiny_recipe())))
+    assert manifest["recipe"] == json.loads(json.dumps(tiny_recipe().to_dict()))
     assert (manifest["data_sha256"], manifest["status"]) == ("data", "training")
     assert (manifest["macer"], manifest["commit"]) == (__version__, commit())
     assert manifest["versions"]["torch"] == torch.__version__

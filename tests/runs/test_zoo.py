@@ -158,7 +158,7 @@ def test_a_zoo_model_teaches(tmp_path):
     train(recipe, tiny_split(), CLASSES, tmp_path / "run")
     manifest = Run(tmp_path / "run").read_manifest()
     assert manifest["models_sha256"] == {"teacher": sha256_of_file(file)}
-    assert manifest["recipe"]["teacher"] == "zoo:bands"
+    assert manifest["recipe"]["loss"]["teacher"] == "zoo:bands"
 
 
 def test_a_module_named_zoo_does_not_take_the_place_of_a_model(digits):

@@ -9,7 +9,7 @@ from typing import Any
 
 from hostile_case import Case, link_to_zeros, loop, pipe, sparse, write
 
-from macer.recipes import TrainRecipe, recipe_fields
+from macer.recipes import TrainRecipe, named_recipe
 from macer.report.history import read_history
 from macer.report.logs import read_log
 from macer.runs.run import Run, open_run
@@ -22,11 +22,11 @@ GIVE = "recipe r.toml: sigma must be a number, got "
 
 
 def recipe(content: str | bytes, words: str = TOML) -> Case:
-    return Case(lambda: write("r.toml", content), lambda: recipe_fields("r.toml"), words)
+    return Case(lambda: write("r.toml", content), lambda: named_recipe("r.toml"), words)
 
 
 def at_recipe(make: Callable[[str], object], words: str) -> Case:
-    return Case(lambda: make("r.toml"), lambda: recipe_fields("r.toml"), words)
+    return Case(lambda: make("r.toml"), lambda: named_recipe("r.toml"), words)
 
 
 def trained(content: str, words: str) -> Case:
@@ -54,7 +54,7 @@ RECIPES = {
     "a recipe of a text": trained('sigma = "much"', "sigma"),
     "a recipe of a table, asked for": trained("[sigma.a.b]\nc = 1", GIVE),
     "a recipe of no number": trained("sigma = nan", "sigma must be"),
-    "a recipe of a number without end": trained("lam = inf", "lam must be"),
+    "a recipe of a number without end": trained("lr = inf", "lr must be"),
     "a recipe in a pipe, asked for": Case(
         lambda: pipe("r.toml"), "train r.toml --out new", "must be a regular file, got a pipe"
     ),

@@ -1,6 +1,9 @@
 """Logits and batches that the tests of several losses use."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,7 +11,7 @@ import torch.nn.functional as F
 from tiny_models import CLASSES, tiny_split
 from torch import Tensor
 
-from macer.losses import Batch, find_objective
+from macer.losses import Batch, Objective, find_objective
 from macer.models.build import build_model
 from macer.recipes import TrainRecipe
 from macer.training.step import Trainer
@@ -42,7 +45,7 @@ def extreme_logits(extreme: str, *, k: int, dtype: torch.dtype) -> tuple[Tensor,
     return logits.to(dtype, copy=True).requires_grad_(), labels
 
 
-def batch_of(recipe: TrainRecipe, *, lam: float | None = None) -> Batch:
+def batch_of(recipe: TrainRecipe) -> Batch:
     """All tiny images with their noise, and a fresh network in training mode."""
     split = tiny_split()
     torch.manual_seed(recipe.seed)
@@ -55,10 +58,24 @@ def batch_of(recipe: TrainRecipe, *, lam: float | None = None) -> Batch:
         labels=torch.from_numpy(split.labels),
         noise=recipe.sigma * torch.randn(len(images), recipe.k, *shape),
         recipe=recipe,
-        lam=recipe.lam if lam is None else lam,
         epoch=0.0,
         uniform=torch.rand,
     )
+
+
+def losses_of(batch: Batch, **settings: Any) -> Tensor:
+    """The losses of a batch by its recipe, as a trainer asks for them.
+
+    Args:
+        settings: of the loss, in place of the recipe's.
+    """
+    loss = batch.recipe.loss.changed(**settings)
+    return find_objective(loss.name).loss(batch, **loss)
+
+
+def in_place_of(loss: Callable[..., Tensor], function: Callable[..., Tensor]) -> Objective:
+    """An objective with the settings of another loss."""
+    return Objective(wraps(loss)(function))
 
 
 def without_values(batch: Batch) -> Batch:
@@ -77,11 +94,10 @@ def without_values(batch: Batch) -> Batch:
 def loss_before_and_after_a_step(recipe: TrainRecipe) -> tuple[float, float]:
     """The loss of all tiny images under fixed noise, before and after one step of training."""
     batch = batch_of(recipe)
-    objective = find_objective(recipe.loss)
     trainer = Trainer(recipe, batch.network, tiny_split(), torch.device("cpu"))
-    losses = [objective(batch).mean().item()]
+    losses = [losses_of(batch).mean().item()]
     next(trainer.rest_of_epoch())
-    losses.append(objective(batch).mean().item())
+    losses.append(losses_of(batch).mean().item())
     return losses[0], losses[1]
 
 

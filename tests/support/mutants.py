@@ -460,15 +460,15 @@ MUTANTS = {
     ),
     "copies' cross-entropies forgotten": Mutant(
         "losses/macer.py",
-        "        cross_entropy=recipe.cross_entropy,\n",
+        "        cross_entropy=cross_entropy,\n",
         "",
         "losses/test_macer.py",
     ),
     "hard noise forgotten": Mutant(
-        "losses/hard_noise.py",
-        "macer_consistency(hardened(batch))",
-        "macer_consistency(batch)",
-        "losses/test_hard_noise.py",
+        "losses/macer_hard_noise.py",
+        "with_attacked_noise(batch, steps=steps, step_size=step_size),",
+        "batch,",
+        "losses/test_macer_hard_noise.py",
     ),
     "the same parts of images in every epoch": Mutant(
         "training/batches.py",
@@ -494,11 +494,26 @@ MUTANTS = {
         "> AHEAD:\n                    self._put(waiting.pop())",
         "data/test_image_files.py",
     ),
-    "fields named like commands passed over": Mutant(
-        "cli/train.py",
-        "Dict(recipe_fields(name), source=name)(app, (), arguments)",
-        "Dict(recipe_fields(name), source=name, use_commands_as_keys=False)(app, (), arguments)",
+    "a file's settings of its loss forgotten": Mutant(
+        "cli/loss_flags.py",
+        "    return of_file\n",
+        "    return Loss(of_file.name)\n",
         "recipes/test_recipes.py",
+    ),
+    "settings of another loss accepted": Mutant(
+        "losses/objective.py", "if setting not in known:", "if False:", "recipes/test_recipes.py"
+    ),
+    "a phase forgotten": Mutant(
+        "losses/__init__.py",
+        "Objective(sun, sun_phase)",
+        "Objective(sun)",
+        "training/test_step.py",
+    ),
+    "an older run's step length forgotten": Mutant(
+        "recipes/older.py",
+        'values["step_size"] or values["epsilon"] / max(values["steps"], 1)',
+        'values["step_size"]',
+        "runs/test_run.py",
     ),
     "missing certificates verified": Mutant(
         "audit/verify.py", "if missing := contents.missing:", "if False:", "laws/test_forgery.py"
@@ -582,7 +597,7 @@ MUTANTS = {
         "laws/test_code.py",
     ),
     "code of a recipe taken as typed": Mutant(
-        "cli/train.py", 'if token.source != "cli":', "if False:", "laws/test_code.py"
+        "cli/loss_flags.py", 'if token.source != "cli":', "if False:", "laws/test_code.py"
     ),
     "own code from the current folder": Mutant(
         "system/user_code.py",
@@ -1029,7 +1044,7 @@ MUTANTS = {
         "losses/catrs.py", "draws < p_hat", "draws <= p_hat", "losses/test_catrs.py"
     ),
     "steps of twice the length": Mutant(
-        "losses/smoothmix.py", "        step_size=alpha,\n", "", "losses/test_smoothmix.py"
+        "losses/smoothmix.py", "        step_size=step_size,\n", "", "losses/test_smoothmix.py"
     ),
     "a teacher elsewhere taken for the comparison's": Mutant(
         "experiments/compare.py",

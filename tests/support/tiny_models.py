@@ -6,6 +6,7 @@ import numpy as np
 from torch import nn
 
 from macer.data.sets import Split
+from macer.losses import LOSSES, completed
 from macer.recipes import TrainRecipe
 
 CLASSES = ("left", "middle", "right")
@@ -54,7 +55,9 @@ def tiny_split(images: int = 64, channels: int = 1, seed: int = 0) -> Split:
 
 def tiny_recipe(**changes: Any) -> TrainRecipe:
     fields = {
-        "dataset": "tiny", "model": "tiny_models:tiny", "sigma": 0.25, "k": 4, "lam": 2.0,
+        "dataset": "tiny", "model": "tiny_models:tiny", "sigma": 0.25, "k": 4,
         "epochs": 3, "batch": 16, "lr": 0.1, "lr_schedule": "cosine", "lr_decays": (),
     }  # fmt: skip
-    return TrainRecipe(**fields | changes)
+    settings = {} if "loss" in changes else {"lam": 2.0}
+    recipe = TrainRecipe(**fields).changed(**settings | changes)
+    return completed(recipe) if recipe.loss.name in LOSSES else recipe

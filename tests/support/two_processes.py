@@ -24,7 +24,13 @@ SAME: dict[str, TrainRecipe] = {
     "smoothadv": tiny_recipe(**ATTACK),
     "smoothmix": tiny_recipe(loss="smoothmix", eta=1.0, steps=2),
     "sun": tiny_recipe(
-        loss="sun", lam=0.0, epsilon=0.2, steps=1, drop_epoch=1, drop_below=0.1, reweight_every=1
+        loss="sun",
+        steps=1,
+        step_size=0.2,
+        attack_epoch=1,
+        drop_epoch=1,
+        drop_below=0.1,
+        reweight_every=1,
     ),
     "muon": tiny_recipe(optimizer="muon", held_out=16),
 }

@@ -13,7 +13,7 @@ from macer.certification.largest_radius import certify
 from macer.cli.app import main
 from macer.data.sets import Split, load
 from macer.errors import Mistake
-from macer.recipes import TrainRecipe
+from macer.recipes import Loss, TrainRecipe
 from macer.report.logs import describe_images, read_log
 from macer.runs.run import load_model
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
@@ -156,13 +156,17 @@ def test_a_journal_of_test_images_is_not_continued_with_held_out_ones(
     assert capsys.readouterr().err.startswith(line)
 
 
+def taught(teacher: str, *, held_out: int) -> TrainRecipe:
+    return TrainRecipe(held_out=held_out, loss=Loss("catrs", teacher=teacher))
+
+
 def test_a_teacher_that_saw_the_images_is_refused(here: Path) -> None:
-    check_teachers(TrainRecipe(held_out=30, teacher="run"))
-    check_teachers(TrainRecipe(held_out=30, teacher="all"), fields=["pseudo"])
+    check_teachers(taught("run", held_out=30))
+    check_teachers(taught("all", held_out=30), fields=["pseudo"])
     for recipe in (
-        TrainRecipe(held_out=31, teacher="run"),
+        taught("run", held_out=31),
         TrainRecipe(held_out=30, pseudo="all", labelled=1),
-        TrainRecipe(held_out=30, teacher="zoo:mnist-0.50"),
+        taught("zoo:mnist-0.50", held_out=30),
     ):
         with pytest.raises(Mistake, match=r"(teacher|pseudo) must be a run that held out at least"):
             check_teachers(recipe)
@@ -171,13 +175,13 @@ def test_a_teacher_that_saw_the_images_is_refused(here: Path) -> None:
 def test_a_teachers_teacher_that_saw_the_images_is_refused(here: Path) -> None:
     """By the run's own name too, in `certify --held-out`."""
     manifest = json.loads(Path("run/manifest.json").read_text())
-    manifest["recipe"]["teacher"] = "all"
+    manifest["recipe"]["loss"] = {"name": "catrs", "teacher": "all"}
     Path("run/manifest.json").write_text(json.dumps(manifest))
     message = "teacher must be a run that held out at least 30 images too, got all; "
     with pytest.raises(Mistake, match=message):
         check_held_out("run")
     with pytest.raises(Mistake, match=message):
-        check_teachers(TrainRecipe(held_out=30, teacher="run"))
+        check_teachers(taught("run", held_out=30))
 
 
 def test_a_copied_table_of_one_radius_is_no_usual_log(
@@ -230,13 +234,12 @@ def test_a_model_that_held_nothing_out_is_refused(
 
 def test_a_teacher_that_learnt_from_itself_is_refused(tmp_path: Path) -> None:
     """Forged manifests may name each other; the search must end."""
-    from macer.recipes import TrainRecipe
     from macer.runs.run import open_run
     from macer.training.held_out import check_teachers
 
     names = [str(tmp_path / name) for name in "ab"]
     for name, other in zip(names, reversed(names), strict=True):
-        recipe = TrainRecipe(loss="catrs", teacher=other, held_out=5)
+        recipe = taught(other, held_out=5)
         open_run(Path(name), recipe, "0" * 64, resume=False)
     with pytest.raises(Mistake, match="teacher must not learn from itself, got "):
-        check_teachers(TrainRecipe(loss="catrs", teacher=names[0], held_out=5))
+        check_teachers(taught(names[0], held_out=5))

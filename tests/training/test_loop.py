@@ -16,12 +16,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from loss_batches import in_place_of
 from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.data.sets import Split, load
 from macer.errors import Mistake
 from macer.losses import LOSSES
+from macer.losses.catrs import catrs
 from macer.losses.macer import macer
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run, load_model, save_model
@@ -63,13 +65,13 @@ def at_step(number, act):
     """The objective, which does something else first at one step."""
     calls = []
 
-    def loss(batch):
+    def loss(batch, **settings):
         calls.append(None)
         if len(calls) - 1 == number:
             act()
-        return macer(batch)
+        return macer(batch, **settings)
 
-    return loss
+    return in_place_of(macer, loss)
 
 
 def crash(*_):
@@ -385,10 +387,13 @@ def test_semi_supervised_training_resumes_bit_for_bit(tmp_path, monkeypatch, fir
 
 def test_the_teacher_is_the_model_that_the_recipe_names(tmp_path, monkeypatch, first):
     teachers = []
-    monkeypatch.setitem(
-        LOSSES, "macer", lambda batch: teachers.append(batch.teacher) or macer(batch)
-    )
-    trained(tmp_path / "run", tiny_recipe(epochs=1, teacher=str(first)))
+
+    def watched(batch, **settings):
+        teachers.append(batch.teacher)
+        return catrs(batch, **settings)
+
+    monkeypatch.setitem(LOSSES, "catrs", in_place_of(catrs, watched))
+    trained(tmp_path / "run", tiny_recipe(loss="catrs", epochs=1, teacher=str(first)))
     expected = load_model(first)[0].state_dict()
     assert len(teachers) == 4
     for name, tensor in teachers[0].state_dict().items():
@@ -541,7 +546,7 @@ def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
 def test_a_run_is_not_resumed_with_another_model_at_its_teachers_path(tmp_path, first, field):
     path = tmp_path / "teacher.safetensors"
     shutil.copy(first / "model.safetensors", path)
-    recipe = tiny_recipe(**{field: str(path)}, labelled=20)
+    recipe = tiny_recipe(loss="catrs", **{"teacher": str(first), field: str(path)}, labelled=20)
     code = ("tiny_models",)
     content = trained(tmp_path / "run", recipe, code=code)
     assert trained(tmp_path / "run", recipe, resume=True, code=code) == content
@@ -561,7 +566,7 @@ def test_a_run_is_not_resumed_with_another_model_at_its_teachers_path(tmp_path, 
             "held_out and batch must not exceed the 64 training images together, got 20 and 50",
         ),
         ({"model": "lenett"}, "unknown model 'lenett'"),
-        ({"teacher": "no-run"}, "no run or model at no-run"),
+        ({"loss": "catrs", "teacher": "no-run"}, "no run or model at no-run"),
         ({"labelled": 64}, "labelled must be at least batch, 16, and fewer than the 64 training"),
     ],
 )

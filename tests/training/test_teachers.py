@@ -37,7 +37,7 @@ def model_file(path, **changes):
 def test_a_teacher_is_the_model_of_its_file_in_eval_mode_and_takes_no_gradient(tmp_path, field):
     path = tmp_path / "model.safetensors"
     model = model_file(path)
-    recipe = tiny_recipe(**{field: str(path)}, labelled=16)
+    recipe = tiny_recipe(loss="catrs", **{field: str(path)}, labelled=16)
     [(name, teacher)] = load_teachers(recipe, CARD, CPU).items()
     assert (name, teacher.sha256) == (field, sha256_of_file(path))
     assert not any(part.training for part in teacher.model.modules())
@@ -74,9 +74,9 @@ def test_a_model_of_other_images_or_classes_is_refused(tmp_path, changes, messag
     path = tmp_path / "model.safetensors"
     model_file(path, **changes)
     with pytest.raises(Mistake, match=f"^{re.escape(message.replace('PATH', str(path)))}$"):
-        load_teachers(tiny_recipe(teacher=str(path)), CARD, CPU)
+        load_teachers(tiny_recipe(loss="catrs", teacher=str(path)), CARD, CPU)
 
 
 def test_a_teacher_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(Mistake, match=r"no run or model at .*none; name a run folder or a model"):
-        load_teachers(tiny_recipe(teacher=str(tmp_path / "none")), CARD, CPU)
+        load_teachers(tiny_recipe(loss="catrs", teacher=str(tmp_path / "none")), CARD, CPU)

@@ -3,7 +3,7 @@
 from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Result, print_line, print_table
 from macer.errors import Mistake
-from macer.recipes import Whole, read_recipe, recipe_names
+from macer.recipes import Whole, named_recipe, recipe_names
 
 
 def zoo() -> Result:
@@ -22,14 +22,18 @@ def zoo() -> Result:
 def recipes() -> Result:
     """List the recipes that come with macer."""
     keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
-    recipes = {name: read_recipe(name) for name in recipe_names()}
-    rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
+    recipes = {name: {"lam": None} | named_recipe(name).flat() for name in recipe_names()}
+    rows = [(name, *(_cell(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
     print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
     listed = [
         {"name": name, **{key: recipe[key] for key in ("dataset", *keys)}}
         for name, recipe in recipes.items()
     ]
     return {"recipes": listed}
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else str(value)
 
 
 def data(*, data: Data = None, download: str | None = None) -> Result:

@@ -14,11 +14,12 @@ from macer.cli.about import bench, data, recipes, zoo
 from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
+from macer.cli.loss_flags import train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
-from macer.cli.train import export, fields_of_recipe, train
+from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake
 from macer.system.commit import commit, shortened
 from macer.system.processes import ToldElsewhere, is_first, is_first_here, started_by_torchrun
@@ -34,31 +35,37 @@ def _version() -> str:
     return f"macer {__version__}" + (f" ({shortened(known)})" if known else "")
 
 
-app = App(
-    name="macer",
-    help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
-    help_epilogue="--json: print one JSON document instead, on standard output.",
-    version=_version,
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,  # which would leave without a word
-)
-app.command(demo)
-app.command(train, config=fields_of_recipe)
-app.command(certify)
-app.command(verify)
-app.command(merge)
-app.command(attack)
-app.command(predict)
-app.command(report)
-app.command(history)
-app.command(compare)
-app.command(paper)
-app.command(pack)
-app.command(export)
-app.command(zoo)
-app.command(recipes)
-app.command(data)
-app.command(bench)
+def command_line(training: App | None = None) -> App:
+    """All commands; `train` may be one with flags for the settings of a loss."""
+    app = App(
+        name="macer",
+        help="Train and certify image classifiers that provably resist ℓ₂ attacks.",
+        help_epilogue="--json: print one JSON document instead, on standard output.",
+        version=_version,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,  # which would leave without a word
+    )
+    app.command(demo)
+    app.command(training or train)
+    app.command(certify)
+    app.command(verify)
+    app.command(merge)
+    app.command(attack)
+    app.command(predict)
+    app.command(report)
+    app.command(history)
+    app.command(compare)
+    app.command(paper)
+    app.command(pack)
+    app.command(export)
+    app.command(zoo)
+    app.command(recipes)
+    app.command(data)
+    app.command(bench)
+    return app
+
+
+app = command_line()
 
 
 class Ending(NamedTuple):
@@ -99,7 +106,8 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     try:
         _check_processes(given)
         with silenced(as_json and not helps):
-            result = app(given, exit_on_error=False, print_error=False)
+            commands = command_line(train_command(given[1:])) if command == "train" else app
+            result = commands(given, exit_on_error=False, print_error=False)
         if as_json and not helps:
             print_document(command, result)
     except BrokenPipeError:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from macer.cli.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
 from macer.cli.printing import Result, print_line, print_report, print_table
-from macer.cli.train import recipe_of
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
 
@@ -66,13 +65,14 @@ def compare(
         images: to choose settings by.
     """
     from macer.experiments import compare as comparison
+    from macer.losses import load_recipe
 
     names = recipes or _sample_recipes()
     runs = [run_name(name) for name in names]
     if len(set(runs)) < len(runs):
         raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
     entries = comparison.compare(
-        {run: recipe_of(name, code=code) for run, name in zip(runs, names, strict=True)},
+        {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),

@@ -1,25 +1,26 @@
 """`macer train` and `macer export`: a recipe into a run, a run into a model file."""
 
 import shlex
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
-from cyclopts.config import Dict
+from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Device, chosen_device
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
-from macer.recipes import CODE_FIELDS, TrainRecipe, Whole, recipe_fields, run_name
+from macer.recipes import Loss, TrainRecipe, Whole, run_name
+from macer.recipes.fields import MACER
 from macer.system.processes import joined
-from macer.system.user_code import check_admitted
 
 
 def train(
     recipe: str,
     *,
     fields: TrainRecipe = TrainRecipe(),  # noqa: B008  frozen
+    loss: str | None = None,
+    settings: Annotated[Any, Parameter(parse=False)] = None,
     out: Path | None = None,
     data: Data = None,
     code: Code = (),
@@ -30,12 +31,16 @@ def train(
     validate_samples: Whole = 32,
     tensorboard: bool = False,
 ) -> Result:
-    """Train a model; every field of the recipe can be overridden by its flag.
+    """Train a model; flags override fields of the recipe and settings of its loss.
+
+    `macer train RECIPE --help` shows the settings of that recipe's loss.
 
     Parameters
     ----------
     recipe
         A name that `macer recipes` lists, or a TOML file.
+    loss
+        Another loss, with its own defaults: a name, or package.module:function.
     out
         Folder of the run; runs/RECIPE by default.
     resume
@@ -50,6 +55,7 @@ def train(
         Write TensorBoard events beside metrics.jsonl.
     """
     from macer.data.sets import classes_of, load
+    from macer.losses import completed
     from macer.runs.run import Run
     from macer.training.loop import train as train_model
     from macer.training.metrics import watching
@@ -64,14 +70,15 @@ def train(
     if not 1 <= validate_samples <= ROWS:
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = out or Path("runs") / run_name(recipe)
-    device_ = chosen_device(device)
-    with watching(folder, tensorboard) as watch, joined(device_) as ranks:
+    asked = completed(replace(fields, loss=Loss(loss or MACER.name, **vars(settings))))
+    chosen = chosen_device(device)
+    with watching(folder, tensorboard) as watch, joined(chosen) as ranks:
         train_model(
-            fields,
-            load(fields.dataset, "train", data),
-            classes_of(fields.dataset, data),
+            asked,
+            load(asked.dataset, "train", data),
+            classes_of(asked.dataset, data),
             folder,
-            device=device_,
+            device=chosen,
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             validation=Validation(validate_every, validate_samples),
@@ -83,39 +90,16 @@ def train(
     speed = manifest.get("speed", {})
     print_line(trained_line(str(folder), speed))
     source = f" --data {shlex.quote(str(data))}" if data else ""
-    other = "; the images that it held out, with --held-out" if fields.held_out else ""
+    other = "; the images that it held out, with --held-out" if asked.held_out else ""
     print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}{other}")
     known = ("seconds", "samples_per_second", "matrix_rate", "matrix_share")
     return {
         "run": folder,
         "recipe": recipe,
-        "fields": fields,
+        "fields": asked,
         "weights_sha256": manifest["weights_sha256"],
         **{name: speed.get(name) for name in known},
     }
-
-
-def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> None:
-    """Let the recipe's file give the fields that no flag gives; code only if a flag names it."""
-    if not arguments["--recipe"].tokens:
-        return
-    name = arguments["--recipe"].tokens[0].value
-    # As fields of no command: else those named like one, such as attack, would be passed over.
-    Dict(recipe_fields(name), source=name)(app, (), arguments)
-    code = [token.value for token in arguments["--code"].tokens]
-    for field in CODE_FIELDS:
-        for token in arguments[f"--{field}"].tokens:
-            if token.source != "cli":
-                check_admitted(token.value, code, where=f"recipe {name}")
-
-
-def recipe_of(name: str, *, code: Iterable[str] = ()) -> TrainRecipe:
-    """The recipe that `macer train NAME`, with --code for each module, takes."""
-    parser = App(default_command=train, config=fields_of_recipe)
-    words = [name, *(f"--code={module}" for module in code)]
-    _, bound, _ = parser.parse_args(words, exit_on_error=False, print_error=False)
-    recipe: TrainRecipe = bound.arguments.get("fields", TrainRecipe())
-    return recipe
 
 
 def export(run: Path, /, *, out: Path, overwrite: bool = False, code: Code = ()) -> Result:

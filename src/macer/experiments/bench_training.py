@@ -10,7 +10,7 @@ from torch import nn
 from macer.data.sets import Split
 from macer.experiments.bench import plain_lenet
 from macer.experiments.bench_gpu import about_gpu
-from macer.losses import macer_loss
+from macer.losses import completed, macer_loss
 from macer.models.build import build_model
 from macer.recipes import TrainRecipe
 from macer.system.rates import (
@@ -63,10 +63,7 @@ def run_train_bench(*, device: torch.device) -> Iterator[Measured]:
 
 
 def _compare(case: Case, steps: int, device: torch.device, peak: float | None) -> Measured:
-    # Nothing changes from epoch to epoch, so that a GPU records its step once.
-    recipe = TrainRecipe(
-        model=case.network, sigma=SIGMA, k=case.k, batch=case.batch, epsilon_ramp=0
-    )
+    recipe = completed(TrainRecipe(model=case.network, sigma=SIGMA, k=case.k, batch=case.batch))
     few = max(1, steps // 4)  # rates are compared, and the plain one takes long
     plain = PlainTrainer(recipe, plain_network(case), random_split(case, few), device)
     ours = Trainer(recipe, network(case), random_split(case, steps), device)
@@ -148,9 +145,9 @@ class PlainTrainer:
             logits,
             self.labels[rows],
             sigma=recipe.sigma,
-            lam=recipe.lam,
-            gamma=recipe.gamma,
-            beta=recipe.beta,
+            lam=recipe.loss["lam"],
+            gamma=recipe.loss["gamma"],
+            beta=recipe.loss["beta"],
         )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -23,8 +23,7 @@ from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
 from macer.training.loop import train
 from macer.training.speed import count_passes, epoch_seconds
-from macer.training.teachers import FIELDS as TEACHERS
-from macer.training.teachers import load_teachers
+from macer.training.teachers import TEACHERS, load_teachers, models_named
 from macer.training.validation import Validation
 
 # Images of the little training in which forward passes are counted.
@@ -140,7 +139,7 @@ def _teachers_first(recipes: Mapping[str, TrainRecipe]) -> list[str]:
 
 def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
     """The fields that name a run of this comparison, as runs/NAME."""
-    paths = {field: Path(getattr(recipe, field)) for field in TEACHERS}
+    paths = {field: Path(name) for field, name in models_named(recipe).items()}
     return {
         field: path.name
         for field, path in paths.items()
@@ -156,7 +155,7 @@ def _of_seed(
     teachers: dict[str, Any] = {
         field: str(out / name / f"seed-{seed}") for field, name in here.items()
     }
-    return replace(recipe, seed=seed, **teachers)
+    return recipe.changed(seed=seed, **teachers)
 
 
 def certified(

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from macer.errors import Mistake
+from macer.losses import completed, load_recipe
 from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, run_name
 from macer.system.user_code import nearest
 
@@ -30,15 +31,13 @@ class Row:
 
     def train_recipe(self) -> TrainRecipe:
         """Everything that decides the weights."""
-        return replace(named_recipe(self.recipe), **self.changes)
+        return load_recipe(self.recipe).changed(**self.changes)
 
     def run(self) -> str:
         """The name of its run's folder; rows that are one model have one run."""
-        usual = named_recipe(self.recipe)
+        usual = named_recipe(self.recipe).flat()
         changed = [
-            f"{name}-{value:g}"
-            for name, value in self.changes.items()
-            if value != getattr(usual, name)
+            f"{name}-{value:g}" for name, value in self.changes.items() if value != usual.get(name)
         ]
         return "-".join([run_name(self.recipe), *changed])
 
@@ -131,12 +130,11 @@ def shortened(recipe: TrainRecipe, share: float) -> TrainRecipe:
     check_share(share)
     if share == 1:
         return recipe
-    attacks = recipe.loss == "smoothadv"
-    return replace(
-        recipe,
+    ramps = {"epsilon_ramp", "eta_ramp"}.intersection(recipe.loss)
+    return recipe.changed(
         epochs=_part(share, recipe.epochs),
         lr_decays=tuple(sorted({_part(share, epoch) for epoch in recipe.lr_decays})),
-        epsilon_ramp=round(share * recipe.epsilon_ramp) if attacks else recipe.epsilon_ramp,
+        **{ramp: round(share * recipe.loss[ramp]) for ramp in ramps},
     )
 
 
@@ -146,8 +144,11 @@ def _part(share: float, epochs: int) -> int:
 
 def differing(recipe: TrainRecipe, other: TrainRecipe) -> dict[str, tuple[Any, Any]]:
     """The fields in which two recipes differ, each with both values."""
-    one, two = asdict(recipe), asdict(other)
-    return {name: (one[name], two[name]) for name in one if one[name] != two[name]}
+    one, two = completed(recipe).flat(), completed(other).flat()
+    names = dict.fromkeys([*one, *two])
+    return {
+        name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)
+    }
 
 
 def commands(
@@ -162,7 +163,7 @@ def commands(
 ) -> list[str]:
     """What to type for this row's certificates, its recipe perhaps shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
-    training = _flags(asdict(recipe), asdict(named_recipe(row.recipe)))
+    training = _flags(recipe.flat(), load_recipe(row.recipe).flat())
     certifying = _flags(images._asdict(), Images(0, None, 1)._asdict())
     certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
     certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})

@@ -1,7 +1,7 @@
 """The paper's tables with the figures of our runs below the published ones, as cells of text."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from macer.experiments.paper import Item, Row
@@ -90,7 +90,7 @@ def _settings(item: Item, found: Sequence[Reproduction]) -> Cells:
     lines = []
     for one in found:
         recipe = one.row.train_recipe()
-        told, values = _told(recipe), asdict(recipe)
+        told, values = _told(recipe), recipe.flat()
         settings = [setting(values[name]) if name in told else "" for name in _SETTINGS]
         line = [one.row.name, _sigma(one.row), one.row.recipe, *settings]
         lines.append([*line, f"{recipe.epochs}", one.row.run()])
@@ -99,9 +99,9 @@ def _settings(item: Item, found: Sequence[Reproduction]) -> Cells:
 
 def _told(recipe: TrainRecipe) -> tuple[str, ...]:
     """The settings that mean something for a recipe."""
-    if recipe.loss == "smoothadv":
+    if recipe.loss.name == "smoothadv":
         return ("k", "attack", "steps", "epsilon")
-    return ("k", "lam", "lam_schedule", "gamma", "beta") if recipe.lam else ("k", "lam")
+    return ("k", "lam", "lam_schedule", "gamma", "beta") if recipe.loss.get("lam") else ("k", "lam")
 
 
 def _sigma(row: Row) -> str:

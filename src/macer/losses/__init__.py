@@ -1,38 +1,45 @@
-"""Training objectives: a name is a function in LOSSES, of a Batch, with one loss an image."""
+"""Algorithm 1 and its rivals: a name is a loss in LOSSES, with one value per image."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
 from macer.errors import Mistake
-from macer.losses.batch import Batch, Objective
+from macer.losses.batch import Batch
 from macer.losses.catrs import catrs
-from macer.losses.consistency import consistency, macer_consistency
+from macer.losses.consistency import consistency
 from macer.losses.gaussian import gaussian
-from macer.losses.hard_noise import macer_hard_noise
 from macer.losses.macer import macer, macer_loss
-from macer.losses.smoothadv import smoothadv
-from macer.losses.smoothmix import smoothmix
+from macer.losses.macer_consistency import macer_consistency
+from macer.losses.macer_hard_noise import macer_hard_noise
+from macer.losses.objective import Objective, checked
+from macer.losses.smoothadv import smoothadv, smoothadv_phase
+from macer.losses.smoothmix import smoothmix, smoothmix_phase
 from macer.losses.stability import stability
-from macer.losses.sun import sun
+from macer.losses.sun import sun, sun_phase
+from macer.recipes import TrainRecipe, named_recipe
 from macer.system.user_code import import_function, names_a_function, nearest
 
 LOSSES: dict[str, Objective] = {
-    "macer": macer,
-    "gaussian": gaussian,
-    "stability": stability,
-    "consistency": consistency,
-    "macer-consistency": macer_consistency,
-    "macer-hard-noise": macer_hard_noise,
-    "smoothadv": smoothadv,
-    "smoothmix": smoothmix,
-    "catrs": catrs,
-    "sun": sun,
+    "macer": Objective(macer),
+    "gaussian": Objective(gaussian),
+    "stability": Objective(stability),
+    "consistency": Objective(consistency),
+    "macer-consistency": Objective(macer_consistency),
+    "macer-hard-noise": Objective(macer_hard_noise),
+    "smoothadv": Objective(smoothadv, smoothadv_phase),
+    "smoothmix": Objective(smoothmix, smoothmix_phase),
+    "catrs": Objective(catrs),
+    "sun": Objective(sun, sun_phase),
 }
 
-__all__ = ["LOSSES", "Batch", "Objective", "find_objective", "macer_loss"]
+__all__ = ["LOSSES", "Batch", "Objective", "completed", "find_objective", "macer_loss"]
 
 
 def find_objective(name: str) -> Objective:
-    """An objective by its name, or a user's own as package.module:function."""
+    """A loss by its name, or a user's own as package.module:function."""
     if name in LOSSES:
         return LOSSES[name]
     if not names_a_function(name):
@@ -40,16 +47,39 @@ def find_objective(name: str) -> Objective:
             f"unknown loss {name!r}{nearest(name, LOSSES)}; choose from {', '.join(LOSSES)}, "
             "or name a function of your own as package.module:function"
         )
-    own = import_function(name)
+    return Objective(import_function(name))  # type: ignore[arg-type]  # `one_per_image` checks it
 
-    def checked(batch: Batch) -> Tensor:
-        losses = own(batch)
-        if not (isinstance(losses, Tensor) and losses.shape == batch.labels.shape):
-            got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            raise Mistake(
-                f"loss {name!r} must return one loss an image, of shape "
-                f"{tuple(batch.labels.shape)}, got {got}"
-            )
-        return losses
 
-    return checked
+def completed(recipe: TrainRecipe) -> TrainRecipe:
+    """The recipe with all settings of its loss, or a Mistake that names the first wrong one."""
+    loss = checked(recipe.loss, find_objective(recipe.loss.name).loss)
+    if recipe.lam_schedule != "constant" and "lam" not in loss:
+        raise Mistake(
+            f"lam_schedule must be constant with the loss {loss.name}, which has no setting lam, "
+            f"got {recipe.lam_schedule}"
+        )
+    return replace(recipe, loss=loss)
+
+
+def load_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
+    """A recipe by its name, or that of a TOML file, with all settings of its loss.
+
+    Args:
+        code: modules that the file may name.
+    """
+    recipe = named_recipe(name, code=code)
+    try:
+        return completed(recipe)
+    except Mistake as mistake:
+        raise Mistake(f"recipe {name}: {mistake}") from mistake
+
+
+def one_per_image(losses: Any, batch: Batch) -> Tensor:
+    """What a loss returned, if it is one value per image; a user's own may return anything."""
+    if not (isinstance(losses, Tensor) and losses.shape == batch.labels.shape):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise Mistake(
+            f"loss {batch.recipe.loss.name!r} must return one loss per image, of shape "
+            f"{tuple(batch.labels.shape)}, got {got}"
+        )
+    return losses

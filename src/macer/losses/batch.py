@@ -1,8 +1,9 @@
-"""What a training objective is given at a step."""
+"""What a loss receives at a training step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from macer.recipes import TrainRecipe
@@ -12,8 +13,8 @@ from macer.recipes import TrainRecipe
 class Batch:
     """Images, their noise, and the network to try them on.
 
-    An objective is a function of a Batch that returns one loss an image, (images,), with a
-    gradient. It calls the network as often as it likes; most do so once, by `logits`.
+    A loss is a function of a Batch that returns one value per image, (images,), with a gradient.
+    It may call the network as often as it needs; most losses call it once, by `logits`.
     """
 
     network: nn.Module  # in training mode
@@ -21,10 +22,9 @@ class Batch:
     labels: Tensor  # (images,) int64
     noise: Tensor  # (images, k, channels, height, width): η ~ N(0, σ²I)
     recipe: TrainRecipe
-    lam: float | Tensor  # λ at this step
-    epoch: float  # epochs trained, with the part of the present one
+    epoch: float  # epochs trained so far; 2.5 is in the middle of the third
     uniform: Callable[[int], Tensor]  # so many numbers in [0, 1), the same when a step is repeated
-    teacher: nn.Module | None = None  # the recipe's, in eval mode
+    teacher: nn.Module | None = None  # the network that the setting `teacher` names, in eval mode
 
     def logits(self, images: Tensor | None = None, noise: Tensor | None = None) -> Tensor:
         """The network's outputs (images, k, classes) on x + η, or on other images or noise."""
@@ -35,4 +35,6 @@ class Batch:
         return outputs.view(len(images), noise.shape[1], -1)
 
 
-Objective = Callable[[Batch], Tensor]
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Logits in the precision of a loss: float32, whatever the network's; float64 stays."""
+    return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,26 +1,43 @@
 """Algorithm 1: the MACER objective."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from macer.losses.batch import Batch
+from macer.losses.batch import Batch, at_least_float32
 from macer.losses.gaussian import gaussian_losses
 from macer.smoothing.radius import certified_radius
+from macer.system.ranges import NonNegative, Positive
+
+CrossEntropy = Literal["smoothed", "copies"]
 
 
-def macer(batch: Batch) -> Tensor:
-    """MACER's objective, one loss an image."""
-    recipe = batch.recipe
+def macer(
+    batch: Batch,
+    *,
+    lam: NonNegative = 12.0,
+    gamma: Positive = 8.0,
+    beta: Positive = 16.0,
+    cross_entropy: CrossEntropy = "smoothed",
+) -> Tensor:
+    """MACER's objective, one loss per image; `macer_loss` has the formula.
+
+    Args:
+        lam: Weight λ of the robustness term; 0 with k = 1 is Gaussian training.
+        gamma: Hinge γ: radii beyond γσ/2 are not pushed further.
+        beta: Inverse temperature β of the robustness term.
+        cross_entropy: Of the mean of the copies, as in Algorithm 1; or the mean of the copies'.
+    """
     return macer_losses(
         batch.logits(),
         batch.labels,
-        sigma=recipe.sigma,
-        lam=batch.lam,
-        gamma=recipe.gamma,
-        beta=recipe.beta,
-        cross_entropy=recipe.cross_entropy,
+        sigma=batch.recipe.sigma,
+        lam=lam,
+        gamma=gamma,
+        beta=beta,
+        cross_entropy=cross_entropy,
     )
 
 
@@ -62,19 +79,19 @@ def macer_losses(
     beta: float,
     cross_entropy: str = "smoothed",
 ) -> Tensor:
-    """The terms of `macer_loss`, one an image.
+    """The terms of `macer_loss`, one per image.
 
     `cross_entropy` is `smoothed`, −log ẑ^y as in Algorithm 1; or `copies`, −1/k Σⱼ log z^y(xⱼ),
     which is at least that (Jensen) and so a surrogate of the error too [Sec. 4.2, condition C1].
     A copy that is confidently wrong has next to no gradient in the former, all of it in the latter.
     """
-    u = logits if logits.dtype == torch.float64 else logits.float()
+    u = at_least_float32(logits)
     classification = {"smoothed": _smoothed_cross_entropy, "copies": gaussian_losses}[cross_entropy]
     return classification(u, labels) + lam * _radius_hinge(u, labels, sigma, gamma, beta)
 
 
 def _smoothed_cross_entropy(u: Tensor, labels: Tensor) -> Tensor:
-    """−log ẑ^y, one value an image; the mean over copies is taken in the log domain."""
+    """−log ẑ^y, one value per image; the mean over copies is taken in the log domain."""
     log_z_hat = u.log_softmax(dim=2).logsumexp(dim=1) - math.log(u.shape[1])
     return -log_z_hat.gather(1, labels[:, None]).squeeze(1)
 

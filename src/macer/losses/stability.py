@@ -1,16 +1,20 @@
 """Stability training: noise should not change the outputs.  [Li+19]"""
 
-import torch
 from torch import Tensor
 
-from macer.losses.batch import Batch
+from macer.losses.batch import Batch, at_least_float32
 from macer.losses.gaussian import gaussian_losses
+from macer.system.ranges import NonNegative
 
 
-def stability(batch: Batch) -> Tensor:
-    """Stability training's objective, one loss an image; the network sees x too, without noise."""
+def stability(batch: Batch, *, lam: NonNegative = 2.0) -> Tensor:
+    """Stability training's objective, one loss per image; the network also sees x without noise.
+
+    Args:
+        lam: Weight λ of the stability term.
+    """
     clean = batch.network(batch.images)
-    return stability_losses(clean, batch.logits(), batch.labels, lam=batch.lam)
+    return stability_losses(clean, batch.logits(), batch.labels, lam=lam)
 
 
 def stability_losses(
@@ -27,7 +31,7 @@ def stability_losses(
         logits: (images, k, classes), on k noisy copies of each.
         labels: (images,) int64.
     """
-    u, v = (t if t.dtype == torch.float64 else t.float() for t in (clean, logits))
+    u, v = at_least_float32(clean), at_least_float32(logits)
     log_z = v.log_softmax(dim=2).mean(dim=1)
     stability_term = -(u.softmax(dim=1) * log_z).sum(dim=1)
     return gaussian_losses(u[:, None], labels) + lam * stability_term

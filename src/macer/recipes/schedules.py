@@ -1,8 +1,8 @@
-"""The learning rate, λ and an attack's share as functions of the time trained, in epochs."""
+"""The learning rate, λ and ramps as functions of the epochs trained."""
 
 import math
 
-from macer.recipes import TrainRecipe
+from macer.recipes.fields import TrainRecipe
 
 
 def learning_rate(recipe: TrainRecipe, epoch: float) -> float:
@@ -18,23 +18,22 @@ def learning_rate(recipe: TrainRecipe, epoch: float) -> float:
 
 
 def trade_off(recipe: TrainRecipe, epoch: float) -> float:
-    """λ after `epoch` epochs.
+    """λ after `epoch` epochs: what the loss's setting `lam` is then; 0 if it has none.
 
     Deferred is the paper's model for σ = 1.00: "first train with λ = 0.0, and then change to
     λ = 12.0 after learning rate decay" [Zhai+20, Table 4].
     """
+    lam: float = recipe.loss.get("lam", 0.0)
     if recipe.lam_schedule == "deferred":
-        return recipe.lam if epoch >= recipe.lr_decays[0] else 0.0
+        return lam if epoch >= recipe.lr_decays[0] else 0.0
     if recipe.lam_schedule == "ramp":
-        return recipe.lam * min(1.0, epoch / recipe.epochs / recipe.lam_ramp)
-    return recipe.lam
+        return lam * min(1.0, epoch / recipe.epochs / recipe.lam_ramp)
+    return lam
 
 
-def attack_share(recipe: TrainRecipe, epoch: float) -> float:
-    """The share of SmoothAdv's ε, or of SmoothMix's η, that counts after `epoch` epochs.
+def ramp_share(epoch: float, ramp: int) -> float:
+    """The share of an attack's length, or of a weight, that counts after `epoch` epochs.
 
-    min(1, (e + 1) / epsilon_ramp) in epoch e = 0, 1, …, the same all through it.   [Salman+19]
+    min(1, (e + 1) / ramp) in epoch e = 0, 1, …, the same throughout the epoch.     [Salman+19]
     """
-    if not recipe.epsilon_ramp:
-        return 1.0
-    return min(1.0, (math.floor(epoch) + 1) / recipe.epsilon_ramp)
+    return min(1.0, (math.floor(epoch) + 1) / ramp) if ramp else 1.0

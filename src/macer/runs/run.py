@@ -12,8 +12,8 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -28,6 +28,7 @@ from torch import nn
 from macer import __version__
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
+from macer.recipes.older import from_flat, is_flat
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
 from macer.runs.seals import ensure_key, owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
@@ -110,7 +111,7 @@ class Run:
                 "its network learnt from"
             )
         try:
-            return TrainRecipe(**fields)
+            return TrainRecipe(**from_flat(fields) if is_flat(fields) else fields)
         except (TypeError, Mistake) as error:
             raise Mistake(
                 f"{self.manifest} must have a recipe that this macer knows: {error}"
@@ -159,12 +160,14 @@ def open_run(
     resume: bool,
     models_sha256: dict[str, str] | None = None,
     code: Sequence[OwnModule] = (),
+    complete: Callable[[TrainRecipe], TrainRecipe] = lambda recipe: recipe,
 ) -> Run:
     """Make a new run, or continue one that was asked for with the same recipe and data.
 
     Args:
         models_sha256: of the models that the recipe's fields name, by field.
         code: the modules of the user's own that the recipe names.
+        complete: gives a recorded recipe the settings of its loss that came after the run began.
     """
     inputs = {"data_sha256": data_sha256, "models_sha256": models_sha256 or {}}
     run = Run(folder)
@@ -175,10 +178,10 @@ def open_run(
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
-        _check_same(run.read_manifest(), recipe, inputs, folder)
+        _check_same(run, recipe, inputs, complete)
     else:
         recorded = {"code": {"modules": code}} if code else {}
-        new_run(folder, {"recipe": asdict(recipe), **inputs, **recorded, "status": "training"})
+        new_run(folder, {"recipe": recipe.to_dict(), **inputs, **recorded, "status": "training"})
     run.checkpoints.mkdir(exist_ok=True)
     sync_folder(folder)
     return run
@@ -218,16 +221,21 @@ def _is_new(folder: Path) -> bool:
 
 
 def _check_same(
-    manifest: dict[str, Any], recipe: TrainRecipe, inputs: dict[str, Any], folder: Path
+    run: Run,
+    recipe: TrainRecipe,
+    inputs: dict[str, Any],
+    complete: Callable[[TrainRecipe], TrainRecipe],
 ) -> None:
+    manifest, folder = run.read_manifest(), run.folder
     if manifest["recipe"] is None:
         raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
-    asked = json.loads(json.dumps(asdict(recipe)))
     # A field that came after the run began had no effect on it, as its default has none.
-    recorded = json.loads(json.dumps(asdict(TrainRecipe()))) | manifest["recipe"]
-    for name in asked:
-        if asked[name] != recorded[name]:
-            raise Mistake(f"{name} must be {recorded[name]} to resume {folder}, got {asked[name]}")
+    recorded, asked = (_plain(each.flat()) for each in (complete(run.read_recipe()), recipe))
+    for name in recorded:
+        if asked.get(name) != recorded[name]:
+            raise Mistake(
+                f"{name} must be {recorded[name]} to resume {folder}, got {asked.get(name)}"
+            )
     if manifest["data_sha256"] != inputs["data_sha256"]:
         raise Mistake(f"the training data must be those {folder} began with; their SHA-256 differs")
     for name, sha256 in inputs["models_sha256"].items():
@@ -236,6 +244,12 @@ def _check_same(
                 f"{name} must be the model that {folder} began with; the SHA-256 of "
                 f"{asked[name]} differs"
             )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON has them: lists for tuples."""
+    plain: dict[str, Any] = json.loads(json.dumps(values))
+    return plain
 
 
 def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:

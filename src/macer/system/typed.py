@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from macer.errors import Mistake
 
@@ -54,12 +54,19 @@ def check_types(settings: object, remedies: Mapping[str, str] | None = None) -> 
 def typed_fields(
     kind: type, values: Mapping[str, Any], remedies: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Values for fields of a dataclass in the types of its annotations; refuse all others.
+    """Values for fields of a dataclass in the types of its annotations; refuse all others."""
+    return typed_values(_hints(kind), values, remedies)
+
+
+def typed_values(
+    hints: Mapping[str, Any], values: Mapping[str, Any], remedies: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Values in the types of the annotations of their names; refuse all others.
 
     NumPy's numbers become Python's, whole numbers become floats where one is asked for, lists
     become tuples and paths strings: a record is the same whichever way it was made.
     """
-    hints, remedies = _hints(kind), remedies or {}
+    remedies = remedies or {}
     return {
         name: _typed(name, _plain(value), hints[name], remedies.get(name, ""))
         for name, value in values.items()
@@ -78,17 +85,19 @@ def _plain(value: object) -> object:
 
 
 def _typed(name: str, value: Any, hint: Any, remedy: str) -> Any:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     origin, choices = get_origin(hint), get_args(hint)
     if origin is Literal:
         if not isinstance(value, str) or value not in choices:
             raise wrong(name, f"one of {', '.join(choices)}", value, remedy)
         return value
-    if origin is UnionType:  # X | None
+    if origin in (Union, UnionType):  # X | None
         [kind] = set(choices) - {NoneType}
         return None if value is None else _typed(name, value, kind, remedy)
     if origin is tuple:
         return _list_of(name, value, choices[0], remedy)
-    return _SIMPLE[hint](name, value, remedy)
+    return _SIMPLE[hint](name, value, remedy) if hint in _SIMPLE else value  # checks itself
 
 
 def _list_of(name: str, value: Any, kind: Any, remedy: str) -> tuple[Any, ...]:

@@ -8,17 +8,22 @@ from pathlib import Path
 import torch
 
 from macer.errors import Mistake
-from macer.recipes import TrainRecipe, named_recipe
+from macer.losses import completed, load_recipe
+from macer.recipes import TrainRecipe
 from macer.system.typed import require_type, wrong
 from macer.training.validation import Validation
 
 
 def given_recipe(recipe: TrainRecipe | str, *, code: Collection[str] = ()) -> TrainRecipe:
-    """A recipe, or the one of a name or of a TOML file, which may name code of these modules."""
+    """A recipe, or the one of a name or of a TOML file, with all settings of its loss.
+
+    Args:
+        code: modules that the file may name.
+    """
     if isinstance(recipe, str):
-        return named_recipe(recipe, code=code)
+        return load_recipe(recipe, code=code)
     require_type("recipe", recipe, TrainRecipe, "a TrainRecipe or the name of a recipe")
-    return recipe
+    return completed(recipe)
 
 
 def given_folder(folder: Path | str | None) -> Path:

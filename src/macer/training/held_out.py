@@ -8,7 +8,7 @@ from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run
 from macer.runs.zoo import in_zoo
-from macer.training.teachers import FIELDS as TEACHERS
+from macer.training.teachers import TEACHERS, models_named
 
 
 def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
@@ -47,8 +47,9 @@ def check_teachers(
     Args:
         pupils: teachers, by name, that learnt from the recipe's own model.
     """
+    named = models_named(recipe)
     for field in fields:
-        if name := getattr(recipe, field):
+        if name := named.get(field):
             run = Run(Path(name))
             theirs = run.read_recipe() if run.manifest.is_file() else None
             if theirs is None or theirs.held_out < recipe.held_out:

@@ -15,6 +15,7 @@ from macer.data.arrays import Data, as_split, class_names
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split, channel_statistics, fingerprint
 from macer.errors import Mistake
+from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import (
@@ -99,14 +100,16 @@ def train(
     card = _card(recipe, training, names)
     teachers = load_teachers(recipe, card, device, code=code)
     trainer = _trainer(recipe, card, training, teachers, device, ranks)
-    own = own_modules(recipe.model, recipe.loss)  # as they are now: they may be edited meanwhile
+    own = own_modules(
+        recipe.model, recipe.loss.name
+    )  # as they are now: they may be edited meanwhile
     with ExitStack() as stack:
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
             open_run(
                 run.folder, recipe, fingerprint(split),
-                resume=resume, models_sha256=models, code=own,
+                resume=resume, models_sha256=models, code=own, complete=completed,
             )  # fmt: skip
             stack.enter_context(locked(run.folder))  # before, a temporary may be a living writer's
             remove_leftovers(run.folder)

@@ -87,7 +87,7 @@ def training_speed(
     rate = _samples_of_epoch(metrics, recipe) / mean
     speed = {"seconds": recipe.epochs * mean, "samples_per_second": rate}
     # A user's own objective may ask more of a network than a little one has.
-    if device.type == "cuda" and recipe.loss in LOSSES:
+    if device.type == "cuda" and recipe.loss.name in LOSSES:
         peak = devices * matrix_rate(device)
         share = rate * operations_of_sample(recipe, card) / peak
         speed |= {"matrix_rate": peak, "matrix_share": share}
@@ -98,7 +98,7 @@ def operations_of_sample(recipe: TrainRecipe, card: ModelCard) -> float:
     """Operations of the network and its gradients for each of an image's k noisy copies."""
     # How often an objective calls its network depends neither on the network nor on the images.
     few = Split(np.zeros((8, 1, 4, 4), np.uint8), np.arange(8) % 2)
-    teacher = _little_network().eval().requires_grad_(False) if recipe.teacher else None
+    teacher = _little_network().eval().requires_grad_(False) if recipe.loss.get("teacher") else None
     passes = count_passes(replace(recipe, precision="fp32"), few, _little_network(), teacher)
     return passes.forwards / recipe.k * operations(card.build(), card.shape)
 

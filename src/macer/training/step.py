@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +15,10 @@ from macer.errors import Mistake
 from macer.kernels.capture import CapturedStep
 from macer.kernels.fuse_training import for_training
 from macer.kernels.packing import Packed, pack, unpack
-from macer.losses import LOSSES, Batch, find_objective
+from macer.losses import LOSSES, Batch, completed, find_objective, one_per_image
 from macer.models.inference import resolved
 from macer.recipes import TrainRecipe
-from macer.recipes.schedules import attack_share, learning_rate, trade_off
+from macer.recipes.schedules import learning_rate, trade_off
 from macer.runs.model_file import Tensors
 from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
@@ -42,7 +43,7 @@ class Trainer:
         teacher: nn.Module | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.recipe = recipe
+        self.recipe = recipe = completed(recipe)
         self.device = device
         self.ranks = ranks
         self.size = _part_of_batch(recipe, ranks)
@@ -60,7 +61,7 @@ class Trainer:
         self.teacher = teacher
         self._inputs = _inputs(self.size, device)
         self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
-        self._objective = find_objective(recipe.loss)
+        self._objective = find_objective(recipe.loss.name)
         self._generator = torch.Generator(device)
         self.average = {name: t.clone() for name, t in model.state_dict().items()}
         self.step = 0
@@ -73,7 +74,7 @@ class Trainer:
         # A user's own objective may look at its tensors from the host, which no graph can; nor do
         # we record what processes say to each other.
         self._run: Callable[[], None] = self._next_step
-        if device.type == "cuda" and recipe.loss in LOSSES and ranks.count == 1:
+        if device.type == "cuda" and recipe.loss.name in LOSSES and ranks.count == 1:
             self._run = CapturedStep(self._next_step, [self._generator])
 
     @property
@@ -103,7 +104,7 @@ class Trainer:
             self._draw_up_odds()
         order, offsets, flips = map(self._own_rows, self._plan(self.epoch))
         if isinstance(self._run, CapturedStep):
-            self._run.record_anew_if_changed(self._phase())
+            self._run.record_anew_if_changed(self._objective.phase(self.epoch, self.recipe.loss))
         begin = self.step % self.steps_per_epoch * self.size
         with closing(self.feed.batches(order[begin:], self.epoch)) as batches:
             for start in range(begin, len(order), self.size):
@@ -119,10 +120,10 @@ class Trainer:
         by_step = values.view(self.steps_per_epoch, self.recipe.batch, *values.shape[1:])
         return self.ranks.part(by_step.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
 
-    def _phase(self) -> tuple[float, bool]:
-        """What objectives make of the epoch on the host."""
-        epoch = self.epoch
-        return attack_share(self.recipe, epoch), epoch < self.recipe.drop_epoch
+    def _settings(self) -> dict[str, Any]:
+        """The loss's settings at this step: `lam` is where `_prepare` writes λ."""
+        settings = dict(self.recipe.loss)
+        return settings | {"lam": self._inputs.lam} if "lam" in settings else settings
 
     def _prepare(self, rows: Tensor, offsets: Tensor, flips: Tensor) -> None:
         """Put what distinguishes this step from others where `_next_step` finds it."""
@@ -180,13 +181,13 @@ class Trainer:
             labels=labels,
             noise=self._noise(len(images)),
             recipe=self.recipe,
-            lam=self._inputs.lam,
             epoch=self.step / self.steps_per_epoch,
             uniform=self._uniform,
             teacher=self.teacher,
         )
         with self.autocast:
-            loss = (weights * self._objective(batch)).mean()
+            losses = one_per_image(self._objective.loss(batch, **self._settings()), batch)
+            loss = (weights * losses).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._update(loss.detach(), statistics)

@@ -13,7 +13,13 @@ from macer.runs.model_file import ModelCard
 from macer.runs.run import load_model, model_file
 from macer.system.files import sha256_of_file
 
-FIELDS = ("teacher", "pseudo")  # of a recipe, each a run, a model file or zoo:NAME
+TEACHERS = ("teacher", "pseudo")  # a setting of a loss, and a field of every recipe
+
+
+def models_named(recipe: TrainRecipe) -> dict[str, str]:
+    """The models that a recipe names, each a run, a model file or zoo:NAME, by setting or field."""
+    named = {"teacher": str(recipe.loss.get("teacher") or ""), "pseudo": recipe.pseudo}
+    return {field: name for field, name in named.items() if name}
 
 
 class Teacher(NamedTuple):
@@ -35,7 +41,7 @@ def load_teachers(
         card: of the model to be trained, whose images and classes must be theirs.
         code: modules that their files may name, see `load_model`.
     """
-    paths = {field: Path(name) for field in FIELDS if (name := getattr(recipe, field))}
+    paths = {field: Path(name) for field, name in models_named(recipe).items()}
     return {field: _load(field, path, card, device, code) for field, path in paths.items()}
 
 

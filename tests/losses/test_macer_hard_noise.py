@@ -1,20 +1,16 @@
-from dataclasses import replace
-
 import pytest
 import torch
-from loss_batches import batch_of, loss_before_and_after_a_step, without_values
+from loss_batches import batch_of, loss_before_and_after_a_step, losses_of, without_values
 from tiny_models import tiny_recipe
 
 from macer.attacks.noise import sphere_attack
-from macer.losses import LOSSES
-from macer.losses.consistency import macer_consistency_losses
-from macer.losses.hard_noise import hardened, macer_hard_noise
+from macer.losses.macer_consistency import macer_consistency, macer_consistency_losses
 
 BATCH_NORM = "tiny_models:tiny_with_batch_norm"
 
 
 def recipe_of(**changes):
-    settings = {"loss": "macer-hard-noise", "epsilon": 0.6, "steps": 1, "lam": 2.0, "beta": 4.0}
+    settings = {"loss": "macer-hard-noise", "steps": 1, "step_size": 0.6, "lam": 2.0, "beta": 4.0}
     return tiny_recipe(**settings | changes)
 
 
@@ -27,29 +23,20 @@ def test_it_is_macer_and_consistency_under_the_attacked_noise():
     expected = macer_consistency_losses(
         batch.logits(noise=noise), batch.labels, **terms, consistency=3.0, eta=0.7
     )
-    found = LOSSES["macer-hard-noise"](batch)
+    found = losses_of(batch)
     torch.testing.assert_close(found, expected)
-    assert found.mean() > LOSSES["macer-consistency"](batch).mean() + 1e-3
+    assert found.mean() > losses_of(batch, steps=0).mean() + 1e-3
 
 
 def test_without_steps_it_is_macer_consistency():
     batch = batch_of(recipe_of(steps=0))
-    assert torch.equal(macer_hard_noise(batch), LOSSES["macer-consistency"](batch))
-
-
-def test_the_steps_are_epsilon_long_together_unless_their_size_is_given():
-    batch = batch_of(recipe_of(steps=3))
-    same, other = (
-        replace(batch, recipe=recipe_of(steps=3, epsilon=9.0, step_size=s)) for s in (0.2, 0.6)
-    )
-    moved = hardened(batch).noise
-    torch.testing.assert_close(moved, hardened(same).noise)
-    assert not torch.equal(moved, hardened(other).noise)
+    shared = {name: value for name, value in batch.recipe.loss.items() if "step" not in name}
+    assert torch.equal(losses_of(batch), macer_consistency(batch, **shared))
 
 
 def test_the_attack_neither_trains_nor_counts_for_batch_norm():
     batch = batch_of(recipe_of(model=BATCH_NORM))
-    macer_hard_noise(batch).mean().backward()
+    losses_of(batch).mean().backward()
     counted = [int(n) for name, n in batch.network.state_dict().items() if "num_batches" in name]
     assert counted == [1]
     assert all(part.training for part in batch.network.modules())
@@ -57,7 +44,7 @@ def test_the_attack_neither_trains_nor_counts_for_batch_norm():
 
 @pytest.mark.parametrize("lam", [0.0, 2.0])
 def test_it_never_looks_at_a_value(lam):
-    losses = LOSSES["macer-hard-noise"](without_values(batch_of(recipe_of(), lam=lam)))
+    losses = losses_of(without_values(batch_of(recipe_of(lam=lam))))
     losses.mean().backward()
     assert losses.shape == (64,)
 

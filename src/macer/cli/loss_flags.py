@@ -1,0 +1,167 @@
+"""The flags of `macer train RECIPE`: fields of the recipe, and settings of its loss."""
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import make_dataclass
+from importlib.resources import files
+from types import FunctionType
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+from cyclopts import App, Group, Parameter
+from cyclopts.config import Dict
+from docstring_parser import parse
+
+from macer.cli.train import train
+from macer.errors import Mistake
+from macer.recipes import Loss, TrainRecipe, read_recipe
+from macer.recipes.fields import FIELDS, MACER
+from macer.recipes.loss import as_loss
+from macer.recipes.named import check_fields
+from macer.system.user_code import check_admitted, nearest
+
+_HELP = {"--help", "-h", "--version"}
+
+
+class Words(NamedTuple):
+    """What was typed after `macer train`."""
+
+    recipe: str | None
+    flags: Mapping[str, Sequence[str]]  # the values of each
+
+    def last(self, flag: str) -> str | None:
+        """The value that counts, if the flag was given."""
+        values = self.flags.get(flag)
+        return values[-1] if values else None
+
+
+def train_command(given: Sequence[str]) -> App:
+    """The command `train` for what was typed, with a flag for each setting of its loss."""
+    words = _read(given)
+    if words.recipe is None:
+        return App(name="train", default_command=train)
+    recipe, code = words.recipe, words.flags.get("--code", ())
+    values = read_recipe(recipe)
+    check_fields(recipe, values)
+    loss = _loss(words, as_loss(values.pop("loss", MACER)))
+
+    def from_file(app: App, commands: tuple[str, ...], arguments: Any) -> None:
+        """Let the recipe's file give what no flag gives; code only if --code admits it."""
+        with _naming(recipe):
+            whole = TrainRecipe(**values)
+        fields = {name: getattr(whole, name) for name in values}
+        # With no command's name: a field that is named like a command would be passed over.
+        Dict(fields, source=recipe)(app, (), arguments)
+        for token in arguments["--model"].tokens:
+            if token.source != "cli":
+                check_admitted(token.value, code, where=f"recipe {recipe}")
+
+    if (names := _names_of_settings(loss.name)) is not None:
+        _check_flags(loss.name, names, words.flags)  # before torch is imported
+    command = _with_settings(loss, words)
+    return App(name="train", default_command=command, config=from_file)
+
+
+@contextmanager
+def _naming(recipe: str | None) -> Iterator[None]:
+    """Say of a mistake in a file which file it is."""
+    try:
+        yield
+    except Mistake as mistake:
+        raise Mistake(f"recipe {recipe}: {mistake}") from mistake
+
+
+def _loss(words: Words, of_file: Loss) -> Loss:
+    """The file's loss; or another that a flag names, which has nothing from the file."""
+    named = words.last("--loss")
+    if named is not None and named != of_file.name:
+        return Loss(named)
+    if named is None:
+        code = words.flags.get("--code", ())
+        check_admitted(of_file.name, code, where=f"recipe {words.recipe}")
+    return of_file
+
+
+def _read(given: Sequence[str]) -> Words:
+    """Tell flags, their values and the recipe apart, before it is known which flags there are."""
+    plain: list[str] = []
+    flags: dict[str, list[str]] = {}
+    rest = iter(given)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            plain += rest
+        elif not word.startswith("--"):
+            plain.append(word)
+        elif equals or _is_switch(name):
+            flags.setdefault(name, []).append(value)
+        else:
+            flags.setdefault(name, []).append(next(rest, ""))
+    recipes = [*flags.get("--recipe", ()), *(word for word in plain if word != "-h")]
+    return Words(recipes[0] if recipes else None, flags)
+
+
+def _is_switch(flag: str) -> bool:
+    """Whether a flag takes no value; a switch of a user's own loss must stand after RECIPE."""
+    name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+    hints = get_type_hints(train) | get_type_hints(TrainRecipe)
+    return flag in _HELP or hints.get(name) is bool
+
+
+def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
+    """`train` with the settings of a loss as flags, in a group of their own."""
+    from macer.losses import find_objective
+    from macer.losses.objective import checked, settings_of
+
+    loss = find_objective(given.name).loss
+    with _naming(words.recipe):
+        values = checked(given, loss)
+    _check_flags(given.name, values, words.flags)
+    helps = {entry.arg_name: entry.description for entry in parse(loss.__doc__ or "").params}
+    group = Group(f"Settings of the loss {given.name}")
+    hints = {name: setting.hint for name, setting in settings_of(loss, given.name).items()}
+    columns = [
+        (name, Annotated[hints[name], Parameter(help=helps.get(name), group=group)], value)
+        for name, value in values.items()
+    ]
+    # cyclopts takes a class without a module of its own for a builtin type.
+    place = {"__module__": __name__}
+    record: Any = make_dataclass("Settings", columns, frozen=True, kw_only=True, namespace=place)
+    command = FunctionType(train.__code__, train.__globals__, train.__name__)
+    command.__doc__ = train.__doc__
+    command.__kwdefaults__ = (train.__kwdefaults__ or {}) | {
+        "loss": given.name,
+        "settings": record(),
+    }
+    flags = Annotated[record, Parameter(name="*")]
+    command.__annotations__ = train.__annotations__ | {"settings": flags}
+    return command
+
+
+def _names_of_settings(loss: str) -> list[str] | None:
+    """The settings of a loss of macer, read from its file: importing it takes as long as torch."""
+    file = files("macer") / "losses" / f"{loss.replace('-', '_')}.py"
+    if ":" in loss or not file.is_file():
+        return None
+    for part in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(part, ast.FunctionDef) and part.name == loss.replace("-", "_"):
+            return [argument.arg for argument in part.args.kwonlyargs]
+    return None
+
+
+def _check_flags(loss: str, settings: Collection[str], flags: Iterable[str]) -> None:
+    """Refuse a setting that is named like a flag of `train`, and a flag of no setting."""
+    own = train.__annotations__.keys() | FIELDS
+    for setting in own.intersection(settings):
+        raise Mistake(
+            f"the loss {loss} must not have a setting {setting}, which is a flag of macer "
+            "train; choose another name"
+        )
+    known = [name.replace("_", "-") for name in sorted(own.union(settings))]
+    for flag in flags:
+        name = flag.removeprefix("--")
+        if name.removeprefix("no-") not in known and flag not in _HELP:
+            listed = f"the settings {', '.join(settings)}" if settings else "no settings"
+            raise Mistake(
+                f"unknown flag {flag}{nearest(name, known)}; the loss {loss} has {listed}"
+            )

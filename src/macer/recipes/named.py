@@ -1,0 +1,110 @@
+"""Recipes by name: TOML files that come with the package, and those of a user."""
+
+import json
+import tomllib
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from macer.errors import Mistake
+from macer.recipes.fields import FIELDS, TrainRecipe
+from macer.recipes.loss import Loss, as_loss
+from macer.recipes.older import FLAT, SETTINGS, from_flat
+from macer.system.files import read_text
+from macer.system.user_code import check_admitted, nearest
+
+RECIPES = files("macer") / "assets" / "recipes"
+LARGEST_RECIPE = 1 << 14  # bytes; the time that a key of many parts takes grows as their square
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that come with the package, such as paper/cifar10-0.25."""
+    return sorted(_walk(RECIPES))
+
+
+def _walk(folder: Traversable, prefix: str = "") -> list[str]:
+    names = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            names += _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            names.append(prefix + entry.name.removesuffix(".toml"))
+    return names
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """What a named recipe or a TOML file says, unchecked."""
+    text = _recipe_text(name)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of TOML, of long numbers, of deep arrays
+        raise Mistake(f"recipe {name} must be a TOML file: {error}") from error
+
+
+def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
+    """A recipe that comes with the package, or that of a TOML file, unchanged.
+
+    Args:
+        code: modules that the file may name for its model and its loss, besides those of macer.
+    """
+    values = read_recipe(name)
+    check_fields(name, values)
+    check_code(name, values, code)
+    try:
+        return TrainRecipe(**values)
+    except Mistake as mistake:
+        raise Mistake(f"recipe {name}: {mistake}") from mistake
+
+
+def check_fields(name: str, values: Mapping[str, Any]) -> None:
+    """Refuse a recipe with unknown fields, or with the settings of its loss outside of [loss]."""
+    if misplaced := _misplaced(values):
+        raise Mistake(
+            f"recipe {name} must have its loss and the loss's settings in a table at its end, got "
+            f"{', '.join(misplaced)} at the top; write: {_table(values)}"
+        )
+    if strangers := [field for field in values if field not in FIELDS]:
+        guess = nearest(strangers[0], FIELDS)
+        raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
+
+
+def check_code(name: str, values: Mapping[str, Any], code: Collection[str]) -> None:
+    """Refuse a recipe that names code of modules that were not admitted."""
+    for function in (values.get("model"), as_loss(values.get("loss", Loss())).name):
+        check_admitted(str(function), code, where=f"recipe {name}")
+
+
+def _misplaced(values: Mapping[str, Any]) -> list[str]:
+    named = ["loss"] if isinstance(values.get("loss"), str) else []
+    return named + sorted(FLAT.intersection(values))
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    """The [loss] table that a flat recipe asks for, in one line."""
+    loss = values.get("loss", "macer")
+    if not isinstance(loss, str):
+        return "[loss] name = …, then one line for each setting"
+    flat = {name: values[name] for name in sorted(FLAT.intersection(values))}
+    table = from_flat(values)["loss"] if loss in SETTINGS else {"name": loss, **flat}
+    given = {name: value for name, value in table.items() if name == "name" or name in values}
+    lines = (f"{name} = {json.dumps(value)}" for name, value in given.items())
+    return " ".join(["[loss]", *lines]) + ", each on its own line"
+
+
+def run_name(recipe: str) -> str:
+    """The folder under runs/ that a training of a named recipe or a TOML file goes to."""
+    return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
+
+
+def _recipe_text(name: str) -> str:
+    if name in recipe_names():
+        return (RECIPES / f"{name}.toml").read_text(encoding="utf-8")
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        return read_text(path, limit=LARGEST_RECIPE)
+    raise Mistake(
+        f"unknown recipe {name!r}{nearest(name, recipe_names())}; `macer recipes` lists them, "
+        "or name a TOML file"
+    )
