@@ -36,7 +36,7 @@ from macer.smoothing.sequential import check_radius
 from macer.system.files import sha256_of_file
 from macer.system.processor import instruction_set
 from macer.system.progress import bar, note
-from macer.system.signals import stopping_at_once
+from macer.system.signals import sigterm_raises
 
 
 def chosen_images(
@@ -115,7 +115,7 @@ def certify_data_set(
         _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
         try:
             with (
-                stopping_at_once(),
+                sigterm_raises(),
                 bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
             ):
                 finished = 0

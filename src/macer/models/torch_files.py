@@ -132,7 +132,7 @@ def _zipped(content: bytes) -> tuple[object, _Storages]:
     if _member(content, members.get(f"{folder}byteorder", (0, 0))) not in (b"", b"little"):
         raise ValueError("numbers in another order of bytes")
     pickled = _member(content, members[f"{folder}data.pkl"])
-    saved = read_pickle(io.BytesIO(pickled), admitted=ADMITTED, refer=storages.refer)
+    saved = read_pickle(io.BytesIO(pickled), admitted=ADMITTED, resolve=storages.refer)
     for key, storage in storages.named.items():
         storages.place(storage, *members[f"{folder}data/{key}"])
     return saved, storages
@@ -169,7 +169,7 @@ def _old(content: bytes) -> tuple[object, _Storages]:
     magic, _, system = (read_pickle(file, admitted=()) for _ in range(3))
     if magic != _MAGIC or not system["little_endian"]:
         raise ValueError("no file of torch.save")
-    saved = read_pickle(file, admitted=ADMITTED, refer=storages.refer)
+    saved = read_pickle(file, admitted=ADMITTED, resolve=storages.refer)
     keys = read_pickle(file, admitted=())
     begin = file.tell()
     for key in keys:
