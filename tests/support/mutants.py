@@ -417,16 +417,16 @@ MUTANTS = {
         "system/pickles.py", "if self.left < 0:", "if False:", "models/test_torch_files.py"
     ),
     "attack out of its ball": Mutant(
-        "attacks/images.py",
-        "return torch.where(_norm(delta) > epsilon, epsilon * unit(delta), delta)",
+        "attacks/geometry.py",
+        "return torch.where(norm(delta) > epsilon, epsilon * unit(delta), delta)",
         "return delta",
         "attacks/test_images.py",
     ),
     "falsified certificates passed over": Mutant(
-        "audit/falsify.py",
+        "audit/findings.py",
         "[trial for trial in trials if trial.falsifies]",
         "[]",
-        "audit/test_falsify.py",
+        "audit/test_findings.py",
     ),
     "consistency turned round": Mutant(
         "losses/consistency.py",
@@ -1038,10 +1038,10 @@ MUTANTS = {
         "experiments/test_compare.py::test_only_a_recipes_own_place_names_a_run_of_the_comparison",
     ),
     "a point on the sphere left out": Mutant(
-        "audit/falsify.py",
+        "audit/judge.py",
         "self.distance <= self.radius",
         "self.distance < self.radius",
-        "audit/test_falsify.py::test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated",
+        "audit/test_judge.py::test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated",
     ),
     "a step of no length replaced": Mutant(
         "attacks/noise.py",
