@@ -12,8 +12,9 @@ from PIL import Image
 from tiny_models import tiny_recipe
 
 from macer.cli.app import main
+from macer.data.fingerprint import fingerprint
 from macer.data.image_files import random_box, read_middle
-from macer.data.sets import Split, classes_of, fingerprint, load, located
+from macer.data.sets import Split, classes_of, load, located
 from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.runs.run import ModelCard, load_model, save_model
@@ -449,7 +450,7 @@ def test_images_that_are_not_in_folders_of_their_classes_are_refused(imagenet):
 def test_an_image_too_narrow_to_be_resized_is_refused(tmp_path, size):
     file = tmp_path / "line.png"
     Image.new("1", size).save(file)
-    with refused(f"{file} must not be so narrow: with its shorter side made 256 it would have "):
+    with refused(f"{file} must be less narrow: with a shorter side of 256 it would have "):
         read_middle(file)
     Image.new("1", (600, 2)).save(file)
     assert read_middle(file).shape == (3, 224, 224)

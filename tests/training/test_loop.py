@@ -727,7 +727,7 @@ def test_a_recipe_may_be_given_by_its_name(tmp_path):
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be at least 0, got -1"),
         ({"validation": 5}, "validation must be a macer.training.validation.Validation, got 5"),
         ({"watch": []}, "watch must be a function of an epoch's metrics, got []"),
-        ({"classes": 3}, "classes must be a list of names, one a label, got 3; "),
+        ({"classes": 3}, "classes must be a list of names, one per label, got 3; "),
         ({"data": (tiny_split().images / 254, tiny_split().labels)}, "images of floats must be "),
         ({"data": "mnist"}, "data must be (images, labels), a sequence of (image, label) pairs"),
         ({"recipe": replace(ARRAYS, batch=64, k=10**6, epochs=1)}, "batch and k must fit the "

@@ -18,7 +18,8 @@ from macer.certification.journal import JOURNAL, Contents, Record, read_journal,
 from macer.certification.largest_radius import conclude
 from macer.certification.scope import describe, images_of
 from macer.certification.target import Target, function_of
-from macer.data.sets import Split, fingerprint, pixels_sha256
+from macer.data.fingerprint import fingerprint, pixels_sha256
+from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
 from macer.recipes import CertifyRecipe

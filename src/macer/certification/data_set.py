@@ -25,7 +25,8 @@ from macer.certification.journal import (
 )
 from macer.certification.largest_radius import Kind, certify_kinds, check_settings
 from macer.certification.target import Target, function_of
-from macer.data.sets import Split, fingerprint, pixels_sha256
+from macer.data.fingerprint import fingerprint, pixels_sha256
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import for_inference, resolved
 from macer.recipes import CertifyRecipe

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.data.formats import Images
 from macer.data.image_files import THREADS, ImageFiles
+from macer.data.split import Images
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose, stream
 
@@ -101,4 +101,4 @@ def feed(
     """What gives a training its images, so many a step."""
     if isinstance(images, ImageFiles):
         return Streamed(images, recipe, device, size)
-    return Resident(images, device)
+    return Resident(np.asarray(images), device)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from macer.data.sets import Split, fingerprint
+from macer.data.fingerprint import fingerprint
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run

@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 
 from macer.data.arrays import Data, as_split, class_names
+from macer.data.fingerprint import channel_statistics, fingerprint
 from macer.data.image_files import ImageFiles
-from macer.data.sets import DATASETS, Split, channel_statistics, fingerprint
+from macer.data.sets import DATASETS, Split
 from macer.errors import Mistake, Stopped
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.data.formats import Images
+from macer.data.split import Images
 from macer.models.modes import evaluating
 from macer.smoothing.streams import Purpose, fill_normal
 
