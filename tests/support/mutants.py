@@ -441,10 +441,10 @@ MUTANTS = {
         "training/test_pseudo_labels.py training/test_loop.py",
     ),
     "filters that grow": Mutant(
-        "training/muon.py",
+        "training/optimizers.py",
         "    torch._foreach_mul_(filters, torch._foreach_div(norms, moved))\n",
         "",
-        "training/test_muon.py",
+        "training/test_optimizers.py",
     ),
     "one network for all threads": Mutant(
         "smoothing/sampling.py",
@@ -658,8 +658,8 @@ MUTANTS = {
     ),
     "held-out images of other data": Mutant(
         "training/held_out.py",
-        "if found != expected:",
-        "if found is None:",
+        "if sha256 != expected:",
+        "if sha256 is None:",
         "training/test_held_out.py",
     ),
     "floats in [0, 1] taken for bytes": Mutant(
