@@ -359,7 +359,7 @@ PICTURES = {
         lambda name: [write("test/cat/b.png", b""), loop(name)], "must be a file that can be read"
     ),
     "a narrow image": Case(
-        lambda: write("a.png", png(60_000, 1)), lambda: read_middle(Path("a.png")), "so narrow"
+        lambda: write("a.png", png(60_000, 1)), lambda: read_middle(Path("a.png")), "less narrow"
     ),
     "one image in a pipe": Case(
         lambda: pipe("a.png"), lambda: read_image(Path("a.png"), channels=1), "got a pipe"
