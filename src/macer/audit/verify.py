@@ -205,7 +205,7 @@ def power(images: int, drawn: int) -> float:
 
     1 − Πᵢ (N − f − i) / (N − i),  i < drawn;  f = ⌈N/100⌉ false records among N
     """
-    false = -(-images // 100)
+    false = math.ceil(images / 100)
     missed = 1.0
     for i in range(min(drawn, images)):
         missed *= max(images - false - i, 0) / (images - i)
