@@ -177,7 +177,7 @@ CHANNELS_LAST = (
         (torch.from_numpy(FLOATS).to_sparse(), "images must be a tensor that NumPy can read, got "
          "sparse_coo of float32; make it"),
         ([*IMAGES[:63], IMAGES[0, :, :4]], "images must be an array, got list of parts of "
-         "different shapes or types; bring them to one"),
+         "different shapes or types; make them the same"),
         ([[1, 2], [3]], "images must be an array, got list of parts of different shapes"),
         ([Image.new("RGBA", (8, 8))] * 64, "images must be of mode L or RGB, got RGBA; "
          'image.convert("RGB") makes one'),
@@ -274,6 +274,6 @@ def test_labels_that_leave_a_number_out_need_classes(labels):
     with pytest.raises(Mistake) as refusal:
         class_names(None, as_split((IMAGES, labels)))
     assert str(refusal.value) == (
-        f"classes must be named where a label has no image, got none of label {missing} but one of "
+        f"classes must be given if a label has no image, got no label {missing} but a label "
         f"{labels.max()}; labels count from 0"
     )

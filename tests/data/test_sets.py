@@ -95,7 +95,7 @@ def test_images_and_labels_must_fit_the_data_set(tmp_path):
         load("mnist", "test", tmp_path)
     write_idx(folder, "test", good)
     (folder / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 1) + b"\1")
-    with refused("one label for each of one or more images, got 1 labels for 7 images"):
+    with refused("one or more images and one label per image, got 1 labels for 7 images"):
         load("mnist", "test", tmp_path)
     write_idx(folder, "test", Split(good.images[:0], good.labels[:0]))
     with refused("got 0 labels for 0 images"):

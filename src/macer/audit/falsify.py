@@ -1,4 +1,4 @@
-"""Attack certificates from inside their balls, and have each point that is found judged.
+"""Attack certificates from inside their balls; each point that an attack finds is judged.
 
 The attack's result is rounded to an 8-bit image that is no farther from x. Then the certified
 classifier itself judges it, with integer noise if the certificate is exact. The distance is a sum

@@ -1,4 +1,4 @@
-"""What an attack on certificates has found: numbers, lines, and the verdict."""
+"""The results of an attack on certificates: counts, a summary, and the verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

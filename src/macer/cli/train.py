@@ -106,7 +106,7 @@ def fields_of_recipe(app: App, commands: tuple[str, ...], arguments: Any) -> Non
     for field in CODE_FIELDS:
         for token in arguments[f"--{field}"].tokens:
             if token.source != "cli":
-                check_admitted(token.value, code, where=f"recipe {name}")
+                check_admitted(token.value, code, source=f"recipe {name}")
 
 
 def recipe_of(name: str, *, code: Iterable[str] = ()) -> TrainRecipe:

@@ -100,7 +100,7 @@ def _array(name: str, values: Any) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError):
         raise Mistake(
             f"{name} must be an array, got {type(values).__name__} of parts of different shapes or "
-            "types; bring them to one"
+            "types; make them the same"
         ) from None
 
 
@@ -218,8 +218,8 @@ def _numbers(labels: np.ndarray) -> tuple[str, ...]:
     missing = np.flatnonzero(present != np.arange(len(present)))
     if len(missing):
         raise Mistake(
-            f"classes must be named where a label has no image, got none of label {missing[0]} but "
-            f"one of {present[-1]}; labels count from 0"
+            f"classes must be given if a label has no image, got no label {missing[0]} but a label "
+            f"{present[-1]}; labels count from 0"
         )
     return tuple(map(str, range(max(2, len(present)))))
 

@@ -116,7 +116,7 @@ class DataSet:
         place = paths[-1]
         if len(images) != len(labels) or len(images) == 0:
             raise Mistake(
-                f"{place} must hold one label for each of one or more images, "
+                f"{place} must hold one or more images and one label per image, "
                 f"got {len(labels)} labels for {len(images)} images"
             )
         if self.shape is not None and images.shape[1:] != self.shape:

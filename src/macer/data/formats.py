@@ -23,9 +23,9 @@ _LARGEST_PICKLE = 1 << 26  # bytes
 _BLOCK = 1 << 20
 
 
-def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mistake:
+def _size_mistake(path: Path, expected: int, size: int, remark: str = "") -> Mistake:
     return Mistake(
-        f"{path} must be {expected:,} bytes, got {found:,}{remark}; delete it and download again"
+        f"{path} must be {expected:,} bytes, got {size:,}{remark}; delete it and download again"
     )
 
 
@@ -69,8 +69,8 @@ def _idx_array(path: Path, file: io.BufferedReader | gzip.GzipFile, dimensions: 
         )
     data, whole = _read(file, expected - start + 1)  # one more, to notice a longer file
     if len(data) != expected - start or not whole:
-        found = start + len(data)
-        raise _size_mistake(path, expected, found, "" if whole else ", a gzip file cut short")
+        size = start + len(data)
+        raise _size_mistake(path, expected, size, "" if whole else ", a gzip file cut short")
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
@@ -92,8 +92,8 @@ def read_cifar10_binary(paths: Sequence[Path]) -> Split:
     for path in paths:
         with opened(path) as file:
             batches.append(np.frombuffer(file.read(expected), np.uint8))
-        if (found := path.stat().st_size) != expected:
-            raise _size_mistake(path, expected, found)
+        if (size := path.stat().st_size) != expected:
+            raise _size_mistake(path, expected, size)
     records = np.concatenate(batches).reshape(-1, _CIFAR10_RECORD)
     return Split(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64))
 

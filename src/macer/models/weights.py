@@ -217,8 +217,8 @@ def _type_and_shape(tensor: Tensor) -> str:
     return kind + (shape_text(tensor.shape) or "one number")
 
 
-def _listed(what: str, names: Sequence[str]) -> str:
-    return f"{what} {', '.join(names[:3])}{_and_more(len(names) - 3)}" if names else ""
+def _listed(verb: str, names: Sequence[str]) -> str:
+    return f"{verb} {', '.join(names[:3])}{_and_more(len(names) - 3)}" if names else ""
 
 
 def _and_more(count: int) -> str:

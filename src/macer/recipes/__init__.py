@@ -292,7 +292,7 @@ def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
     """
     values = recipe_fields(name)
     for field in CODE_FIELDS:
-        check_admitted(str(values.get(field)), code, where=f"recipe {name}")
+        check_admitted(str(values.get(field)), code, source=f"recipe {name}")
     return TrainRecipe(**values)
 
 

@@ -172,7 +172,7 @@ class _Machine:
 
     def _extend(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
-            raise TypeError("values added to what is no list")
+            raise TypeError("values added to something that is no list")
         self.stack[-1].extend(values)
 
     def _setitem(self) -> None:
@@ -183,13 +183,13 @@ class _Machine:
 
     def _set_items(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not dict:
-            raise TypeError("items set in what is no dict")
+            raise TypeError("items set in something that is no dict")
         self.stack[-1].update(_dict_of(zip(values[::2], values[1::2], strict=True)))
 
     def _reduce(self) -> None:
         called, arguments = self._pop_values(2)
         if type(called) is not Name or type(arguments) is not tuple:
-            raise TypeError("a call of what is no function")
+            raise TypeError("a call of something that is no function")
         if called.name == "collections.OrderedDict":
             pairs = arguments[0] if arguments else []  # Python 2 writes the pairs as an argument
             self._spend(len(pairs))  # many calls may share one long list
@@ -204,7 +204,7 @@ class _Machine:
         if type(self.stack[-1]) is Call:
             self.stack[-1].state = state
         elif type(self.stack[-1]) is not dict:  # an OrderedDict's attributes are ignored
-            raise TypeError("a state for what is no object")
+            raise TypeError("a state for something that is no object")
 
     def _binpersid(self) -> None:
         [reference] = self._pop_values(1)

@@ -52,21 +52,21 @@ class Advance:
 
 @contextmanager
 def bar(
-    what: str, total: int, unit: str, done: int = 0, *, transient: bool = False
+    title: str, total: int, unit: str, done: int = 0, *, transient: bool = False
 ) -> Iterator[Advance]:
     """Show progress while the block runs; the block calls the yielded object as it works.
 
     Args:
-        what: the task, as it is shown.
+        title: the task, as it is shown.
         done: the part of the total that was done before.
         transient: remove a terminal's bar at the end.
     """
-    what = one_line(what)
+    title = one_line(title)
     if console.is_terminal:
         with _terminal_bar(transient) as progress:
-            yield _Bar(progress, what, total, unit, done)
+            yield _Bar(progress, title, total, unit, done)
     else:
-        lines = _Lines(what, total, unit, done)
+        lines = _Lines(title, total, unit, done)
         yield lines
         lines.close()
 
@@ -88,10 +88,10 @@ def _terminal_bar(transient: bool) -> Progress:
 class _Bar(Advance):
     """A bar on a terminal."""
 
-    def __init__(self, progress: Progress, what: str, total: int, unit: str, done: int) -> None:
+    def __init__(self, progress: Progress, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
         self.progress = progress
-        self.task = progress.add_task(what, total=total, completed=done, rate="")
+        self.task = progress.add_task(title, total=total, completed=done, rate="")
 
     def show(self) -> None:
         self.progress.update(self.task, completed=self.done, rate=self.speed())
@@ -100,9 +100,9 @@ class _Bar(Advance):
 class _Lines(Advance):
     """Plain lines, at most one in ten seconds; a last one at the end if any was printed before."""
 
-    def __init__(self, what: str, total: int, unit: str, done: int) -> None:
+    def __init__(self, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
-        self.what, self.last = what, self.started
+        self.title, self.last = title, self.started
 
     def show(self) -> None:
         now = time.monotonic()
@@ -118,7 +118,7 @@ class _Lines(Advance):
         pace = (self.done - self.done_before) / self.seconds()
         left = (self.total - self.done) / pace if pace else float("inf")
         share = self.done / self.total if self.total else 1.0
-        note(f"{self.what}: {share:.0%}, {self.speed()}, {left:.0f} s left")
+        note(f"{self.title}: {share:.0%}, {self.speed()}, {left:.0f} s left")
 
 
 def note(text: str) -> None:

@@ -19,15 +19,15 @@ from macer.system.files import sha256_of_file
 OwnModule = dict[str, str]  # keys module, folder and sha256: where to find the user's code again
 
 
-def check_admitted(name: str, code: Collection[str], *, where: object) -> None:
+def check_admitted(name: str, code: Collection[str], *, source: object) -> None:
     """Refuse a function that a file names unless its module is in `code`; import nothing.
 
     Args:
-        where: the file, for the message.
+        source: the file that names the function, for the message.
     """
     if names_a_function(name) and module_of(name) not in code:
         raise Mistake(
-            f"{where} names code of its own, {name}; if you trust the module {module_of(name)}, "
+            f"{source} names code of its own, {name}; if you trust the module {module_of(name)}, "
             f"add --code {module_of(name)}"
         )
 
@@ -124,7 +124,7 @@ def _check_in_folder(module_name: str, folder: str) -> None:
 
 @contextlib.contextmanager
 def _importable(folder: str) -> Iterator[None]:
-    """Search a folder first; `python -m macer` has the current one there, the command has not."""
+    """Search a folder first; the command `macer` does not search the current one itself."""
     sys.path.insert(0, folder)
     try:
         yield
