@@ -474,13 +474,13 @@ MUTANTS = {
         "training/batches.py",
         "stream(seed, Purpose.CROPS, number, epoch)",
         "stream(seed, Purpose.CROPS, number)",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "the parts of the first epoch in every epoch": Mutant(
         "training/step.py",
         "self.feed.batches(order[begin:], self.epoch)",
         "self.feed.batches(order[begin:], 0)",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "other pixels under the same name": Mutant(
         "audit/verify.py",
@@ -492,7 +492,7 @@ MUTANTS = {
         "training/batches.py",
         "> AHEAD:\n                    self._put(waiting.popleft())",
         "> AHEAD:\n                    self._put(waiting.pop())",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "fields named like commands passed over": Mutant(
         "cli/train.py",
