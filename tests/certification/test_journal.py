@@ -30,9 +30,9 @@ from macer.certification.journal import (
     write_table,
 )
 from macer.certification.scope import images_of, read_scope, scope_of
-from macer.errors import Mistake
+from macer.errors import Mistake, Stopped
 from macer.report.logs import read_log
-from macer.system.signals import Stopped, stopping_at_once
+from macer.system.signals import sigterm_raises
 
 
 def journal_of(path: Path, indices, header=HEADER) -> bytes:
@@ -179,7 +179,7 @@ def test_a_signal_waits_until_the_records_count(number, stop, tmp_path, monkeypa
 
     with open_journal(tmp_path / "journal", HEADER) as journal:
         monkeypatch.setattr(os, "fsync", interrupted)
-        with pytest.raises(stop), stopping_at_once():
+        with pytest.raises(stop), sigterm_raises():
             journal.append([record_of(3), record_of(5)])
         assert dict(journal.contents.records) == records_of([3, 5])
         monkeypatch.setattr(os, "fsync", fsync)

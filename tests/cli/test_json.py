@@ -17,13 +17,12 @@ import macer
 from macer.cli import report
 from macer.cli.app import app, main
 from macer.cli.printing import plain, print_document
-from macer.errors import AuditFailed
+from macer.errors import AuditFailed, Stopped
 from macer.experiments import demo
 from macer.models.networks import lenet
 from macer.runs import zoo
 from macer.system import rates
 from macer.system.files import sha256_of_file
-from macer.system.signals import Stopped
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text("utf-8")
 ROW = r"^\| (\w+) \| ([\w ]+?) \| .+ \|$"

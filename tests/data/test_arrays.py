@@ -177,7 +177,7 @@ CHANNELS_LAST = (
         (torch.from_numpy(FLOATS).to_sparse(), "images must be a tensor that NumPy can read, got "
          "sparse_coo of float32; make it"),
         ([*IMAGES[:63], IMAGES[0, :, :4]], "images must be an array, got list of parts of "
-         "different shapes or types; bring them to one"),
+         "different shapes or types; make them the same"),
         ([[1, 2], [3]], "images must be an array, got list of parts of different shapes"),
         ([Image.new("RGBA", (8, 8))] * 64, "images must be of mode L or RGB, got RGBA; "
          'image.convert("RGB") makes one'),
@@ -193,12 +193,12 @@ def test_images_that_are_none_are_refused(images, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (LABELS[:63], "labels must be one an image, got 63 for 64 images"),
-        (np.eye(3)[LABELS], "labels must be one number an image, got shape (64, 3); "
+        (LABELS[:63], "labels must be one per image, got 63 for 64 images"),
+        (np.eye(3)[LABELS], "labels must be one number per image, got shape (64, 3); "
          "labels.argmax(1) may be what you mean"),
-        (LABELS[:, None], "labels must be one number an image, got shape (64, 1); "
+        (LABELS[:, None], "labels must be one number per image, got shape (64, 1); "
          "labels.reshape(-1) may be what you mean"),
-        (3, "labels must be one number an image, got shape ()"),
+        (3, "labels must be one number per image, got shape ()"),
         (LABELS - 1, "labels must be at least 0, got -1; they count from 0"),
         (LABELS + 0.5, "labels must be whole numbers, got 2.5"),
         (LABELS * np.nan, "labels must be whole numbers, got nan"),
@@ -209,7 +209,7 @@ def test_images_that_are_none_are_refused(images, message):
          "classes, labels = np.unique(labels, return_inverse=True) numbers them"),
         (LABELS.astype(np.uint64) + 2**63, "labels must be below 2,147,483,648, a number of "),
         ([[0], [1, 2]], "labels must be an array, got list of parts of different shapes"),
-        (None, "labels must be one number an image, got shape ()"),
+        (None, "labels must be one number per image, got shape ()"),
     ],
 )  # fmt: skip
 def test_labels_that_are_none_are_refused(labels, message):
@@ -231,10 +231,10 @@ def test_labels_that_are_none_are_refused(labels, message):
         (iter([]), f"data must be {FORMS_TEXT}, got an object of type list_iterator; "),
         (DataLoader(Pictures(IMAGES, LABELS)), f"data must be {FORMS_TEXT}, got an object of type "
          f"DataLoader; {REMEDY}"),
-        ([(IMAGES[0], 0), (IMAGES[1], 1, 2)], "data must have an image and a label in each place, "
-         "got 3 values in 1"),
-        ([IMAGES[0]] * 3, "data must have an image and a label in each place, got an object of "
-         "type ndarray in 0"),
+        ([(IMAGES[0], 0), (IMAGES[1], 1, 2)], "data must be (image, label) pairs, "
+         "got 3 values as number 1"),
+        ([IMAGES[0]] * 3, "data must be (image, label) pairs, got an object of "
+         "type ndarray as number 0"),
         (Pictures(IMAGES[:0], LABELS[:0]), "images must not be empty, got shape (0,)"),
         ([], "images must not be empty, got shape (0,)"),
     ],
@@ -246,7 +246,7 @@ def test_data_that_are_none_are_refused(data, message):
     assert "\n" not in str(refusal.value)
 
 
-NAMES = "classes must be a list of names, one a label, got"
+NAMES = "classes must be a list of names, one per label, got"
 TEN = "tuple(map(str, range(10))) names ten by their numbers"
 
 
@@ -274,6 +274,6 @@ def test_labels_that_leave_a_number_out_need_classes(labels):
     with pytest.raises(Mistake) as refusal:
         class_names(None, as_split((IMAGES, labels)))
     assert str(refusal.value) == (
-        f"classes must be named where a label has no image, got none of label {missing} but one of "
+        f"classes must be given if a label has no image, got no label {missing} but a label "
         f"{labels.max()}; labels count from 0"
     )

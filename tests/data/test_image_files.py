@@ -1,76 +1,29 @@
-"""Images that stay in their files: what is read, when, and what a training makes of them."""
+"""Images that stay in their files: what is read, and when."""
 
-import re
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from data_files import refused
 from PIL import Image
+from small_imagenet import SIZES, WNIDS, make_imagenet, picture, recipe_of
 from tiny_models import tiny_recipe
 
 from macer.cli.app import main
+from macer.data.fingerprint import fingerprint
 from macer.data.image_files import random_box, read_middle
-from macer.data.sets import Split, classes_of, fingerprint, load, located
-from macer.errors import Mistake
+from macer.data.sets import Split, classes_of, load, located
 from macer.models.build import build_model
 from macer.runs.run import ModelCard, load_model, save_model
-from macer.training import batches as feeding
-from macer.training.batches import Resident, Streamed
 from macer.training.loop import train
-from macer.training.step import Trainer
 from macer.training.validation import validate
-
-WNIDS = ("n01440764", "n01443537", "n02102040")
-SIZES = ((300, 250), (240, 500), (64, 64), (500, 375), (256, 257), (170, 300))  # width, height
-
-
-def picture(number: int) -> Image.Image:
-    """A photograph of some size; no two are alike."""
-    width, height = SIZES[number % len(SIZES)]
-    random = np.random.default_rng(number)
-    coarse = random.integers(256, size=(8, 8, 3), dtype=np.uint8)
-    return Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR)
 
 
 @pytest.fixture
-def imagenet(tmp_path: Path) -> Path:
-    """A data folder with twelve training and six validation images of three classes."""
-    for split, each in (("train", 4), ("val", 2)):
-        for label, wnid in enumerate(WNIDS):
-            folder = tmp_path / "imagenet" / split / wnid
-            folder.mkdir(parents=True)
-            for i in range(each):
-                picture(label * each + i).save(folder / f"{wnid}_{i}.JPEG", quality=95)
-    return tmp_path
-
-
-def refused(text):
-    return pytest.raises(Mistake, match=re.escape(text))
-
-
-def recipe_of(**changes):
-    return tiny_recipe(dataset="imagenet", batch=4, k=2, epochs=2, flip=True, **changes)
-
-
-def trainer_of(recipe, split):
-    torch.manual_seed(0)
-    model = build_model(recipe.model, num_classes=3, shape=split.images.shape[1:])
-    return Trainer(recipe, model, split, torch.device("cpu"))
-
-
-def weights_after(recipe, split, epochs=2):
-    trainer = trainer_of(recipe, split)
-    for _ in range(epochs):
-        for _ in trainer.rest_of_epoch():
-            pass
-    return trainer.model.state_dict()
-
-
-def equal(one, other):
-    return all(torch.equal(one[name], other[name]) for name in one)
+def imagenet(tmp_path):
+    return make_imagenet(tmp_path)
 
 
 # reference
@@ -169,22 +122,6 @@ def test_an_image_keeps_its_label_in_whatever_order_it_is(imagenet):
     assert names != sorted(names)
 
 
-def test_each_image_has_random_numbers_of_its_own():
-    drawn = {}
-
-    class Files:
-        shape = (12, 3, 4, 4)
-
-        def part(self, number, least, random):
-            drawn[number] = (least, random.random())
-            return np.zeros((3, 4, 4), np.uint8)
-
-    recipe = recipe_of(resized_crop=0.3)
-    list(Streamed(Files(), recipe, torch.device("cpu"), 4).batches(torch.arange(12), 1))
-    assert {least for least, _ in drawn.values()} == {0.3}
-    assert len({number for _, number in drawn.values()}) == len(drawn) == 12
-
-
 @pytest.mark.parametrize("place", ["ILSVRC2012", "ILSVRC/Data/CLS-LOC", "."])
 def test_imagenet_is_found_where_people_keep_it(imagenet, place):
     new = imagenet / "there" / place
@@ -211,85 +148,6 @@ def test_the_fingerprint_tells_of_another_file_or_label(imagenet):
     file = split.images.folder / split.images.names[3]
     file.write_bytes(file.read_bytes() + b"\0")
     assert fingerprint(load("imagenet", "test", imagenet)) != before
-
-
-def test_training_from_files_is_training_from_memory(imagenet):
-    split = load("imagenet", "train", imagenet)
-    in_memory = Split(np.asarray(split.images), split.labels)
-    streamed, resident = trainer_of(recipe_of(), split), trainer_of(recipe_of(), in_memory)
-    assert isinstance(streamed.feed, Streamed)
-    assert isinstance(resident.feed, Resident)
-    assert equal(weights_after(recipe_of(), split), weights_after(recipe_of(), in_memory))
-
-
-def test_random_parts_depend_on_the_seed_the_image_and_the_epoch_alone(imagenet, monkeypatch):
-    split = load("imagenet", "train", imagenet)
-    recipe = recipe_of(resized_crop=0.08)
-    weights = weights_after(recipe, split)
-    monkeypatch.setattr(feeding, "THREADS", 1)
-    monkeypatch.setattr(feeding, "AHEAD", 0)
-    assert equal(weights_after(recipe, split), weights)
-    assert not equal(weights_after(recipe_of(), split), weights)
-
-    def batch(seed, epoch):
-        recipe = recipe_of(resized_crop=0.08, seed=seed)
-        feed = Streamed(split.images, recipe, torch.device("cpu"), recipe.batch)
-        next(feed.batches(torch.tensor([7, 2, 2, 0]), epoch))
-        return feed.picked(torch.tensor([])).clone()
-
-    first = batch(0, 0)
-    assert torch.equal(batch(0, 0), first)
-    assert torch.equal(first[1], first[2])
-    for other in (batch(1, 0), batch(0, 1)):
-        assert all(not torch.equal(other[i], first[i]) for i in range(4))
-
-
-def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
-    trainer = trainer_of(recipe_of(resized_crop=0.08), load("imagenet", "train", imagenet))
-    seen = []
-    for epoch in range(2):
-        order = trainer._plan(epoch)[0].tolist()
-        images = [trainer.feed.picked(order).clone() for _ in trainer.rest_of_epoch()]
-        seen.append(dict(zip(order, torch.cat(images), strict=True)))
-    assert all(not torch.equal(seen[0][number], seen[1][number]) for number in range(12))
-
-
-@pytest.mark.parametrize("batches", [1, 4, 5, 9])
-def test_every_batch_comes_once_and_in_its_order(imagenet, batches):
-    images = load("imagenet", "train", imagenet).images
-    pixels, order = np.asarray(images), np.arange(batches * 4) * 5 % 12
-    feed = Streamed(images, recipe_of(), torch.device("cpu"), recipe_of().batch)
-    seen = [feed.picked(order).clone() for _ in feed.batches(torch.from_numpy(order), 0)]
-    assert np.array_equal(torch.cat(seen).numpy(), pixels[order])
-
-
-def test_a_killed_training_from_files_resumes_bit_for_bit(imagenet, tmp_path):
-    split = load("imagenet", "train", imagenet)
-    recipe = recipe_of(resized_crop=0.2)
-    whole = trainer_of(recipe, split)
-    for _ in whole.rest_of_epoch():
-        pass
-    steps = whole.rest_of_epoch()
-    next(steps)
-    tensors, state = whole.state()
-    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-    for _ in steps:
-        pass
-    resumed = trainer_of(recipe, split)
-    resumed.restore(tensors, dict(state))
-    for _ in resumed.rest_of_epoch():
-        pass
-    assert resumed.step == whole.step == 6
-    assert equal(resumed.model.state_dict(), whole.model.state_dict())
-
-
-def test_a_training_that_stops_leaves_no_thread(imagenet):
-    before = threading.active_count()
-    steps = trainer_of(recipe_of(), load("imagenet", "train", imagenet)).rest_of_epoch()
-    next(steps)
-    assert threading.active_count() > before
-    steps.close()
-    assert threading.active_count() == before
 
 
 def test_held_out_images_are_validated_from_their_files(imagenet):
@@ -400,16 +258,6 @@ def test_classes_are_those_of_the_place_that_is_read(imagenet):
 # refusal
 
 
-def test_a_damaged_training_image_is_named_and_no_thread_is_left(imagenet, tmp_path):
-    split = load("imagenet", "train", imagenet)
-    file = split.images.folder / split.images.names[6]
-    file.write_bytes(file.read_bytes()[:2000])
-    before = threading.active_count()
-    with refused(f"{file} must be a whole PNG or JPEG image"):
-        train(recipe_of(), split, WNIDS, tmp_path / "run")
-    assert threading.active_count() == before
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -449,7 +297,7 @@ def test_images_that_are_not_in_folders_of_their_classes_are_refused(imagenet):
 def test_an_image_too_narrow_to_be_resized_is_refused(tmp_path, size):
     file = tmp_path / "line.png"
     Image.new("1", size).save(file)
-    with refused(f"{file} must not be so narrow: with its shorter side made 256 it would have "):
+    with refused(f"{file} must be less narrow: with a shorter side of 256 it would have "):
         read_middle(file)
     Image.new("1", (600, 2)).save(file)
     assert read_middle(file).shape == (3, 224, 224)

@@ -15,7 +15,7 @@ from loss_batches import (
 )
 from tiny_models import tiny_recipe
 
-from macer.attacks.images import smoothed_loss
+from macer.attacks.images import log_z_bar, smoothed_loss
 from macer.losses.gaussian import gaussian_losses
 from macer.losses.smoothmix import smoothmix_losses, unbounded_images
 
@@ -110,7 +110,7 @@ def test_the_adversary_is_as_far_as_its_steps_lead():
         assert (moved <= steps * 0.02 * (1 + 1e-5)).all()
         assert moved.median() == pytest.approx(steps * 0.02, rel=0.02)
         before, far[steps] = (
-            smoothed_loss(batch.network, x, batch.labels, batch.noise).mean()
+            smoothed_loss(log_z_bar(batch.network, x, batch.noise), batch.labels).mean()
             for x in (batch.images, far_images(batch))
         )
         assert far[steps] > before

@@ -491,8 +491,8 @@ def test_a_foreign_function_that_does_not_fit_is_refused(name: str, message: str
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ((0.5,), None, "mean must have 3 values, one a channel, got (0.5,)"),
-        (None, (1.0, 1.0), "std must have 3 values, one a channel, got (1.0, 1.0)"),
+        ((0.5,), None, "mean must have 3 values, one per channel, got (0.5,)"),
+        (None, (1.0, 1.0), "std must have 3 values, one per channel, got (1.0, 1.0)"),
         (None, (1.0, 0.0, 1.0), "std must be finite and > 0, got (1.0, 0.0, 1.0)"),
         ((0.0, float("nan"), 0.0), None, "mean must be finite, got (0.0, nan, 0.0)"),
     ],

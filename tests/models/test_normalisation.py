@@ -286,7 +286,7 @@ def test_a_normalisation_beside_the_files_own_is_refused() -> None:
 def test_constants_of_other_images_are_refused() -> None:
     model = written(nn.Identity())
     save_file(model.state_dict() | {"0.mean": torch.zeros(2), "0.std": torch.ones(2)}, "w.pth")
-    refused(None, "w.pth must hold a mean of 3 values, one a channel, got 2")
+    refused(None, "w.pth must hold a mean of 3 values, one per channel, got 2")
 
 
 CHOICES = f"choose from none, {', '.join(NORMALISATIONS)}, MEAN/STD in numbers"
@@ -308,14 +308,14 @@ CHOICES = f"choose from none, {', '.join(NORMALISATIONS)}, MEAN/STD in numbers"
         ),
         (
             "0.5,0.5/1",
-            "normalise must have 3 values, one a channel, got 0.5,0.5/1; choose from none, "
+            "normalise must have 3 values, one per channel, got 0.5,0.5/1; choose from none, "
             "cohen-cifar10, cohen-imagenet, jeong-cifar100, centred-cifar10, centred-imagenet, "
             "MEAN/STD in numbers",
         ),
-        ("0.5/1,1", f"normalise must have 3 values, one a channel, got 0.5/1,1; {CHOICES}"),
+        ("0.5/1,1", f"normalise must have 3 values, one per channel, got 0.5/1,1; {CHOICES}"),
         (
             "0.5,0.5,0.5/1,1",
-            f"normalise must have 3 values, one a channel, got 0.5,0.5,0.5/1,1; {CHOICES}",
+            f"normalise must have 3 values, one per channel, got 0.5,0.5,0.5/1,1; {CHOICES}",
         ),
         ("cohen/cifar10", f"unknown normalisation 'cohen/cifar10'; {CHOICES}"),
         ("0.5/0", "std must be finite and > 0, got (0.0, 0.0, 0.0)"),
@@ -332,6 +332,6 @@ def test_colours_do_not_normalise_grey_images(capsys: pytest.CaptureFixture[str]
     named = ["lenet", "--weights", "w.pth", "--normalise", "cohen-cifar10"]
     assert main(["certify", *named, "--out", "certs", *SETTINGS]) == 2
     assert capsys.readouterr().err == (
-        "macer: normalise must have 1 values, one a channel, got cohen-cifar10; choose from none, "
-        "MEAN/STD in numbers\n"
+        "macer: normalise must have 1 values, one per channel, got cohen-cifar10; choose from "
+        "none, MEAN/STD in numbers\n"
     )

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.networks import MODELS, resnet20
-from macer.models.weights import Surroundings, load_weights, read_weights
+from macer.models.weights import Placement, load_weights, read_weights
 
 LEGACY = {"_use_new_zipfile_serialization": False}  # how torch wrote before version 1.6
 IDENTITY = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
@@ -42,7 +42,7 @@ def fresh(seed: int = 0, num_classes: int = 10) -> nn.Module:
     return resnet20(num_classes=num_classes, channels=3)
 
 
-def loaded(path: Path, *, seed: int = 5) -> tuple[nn.Module, Surroundings]:
+def loaded(path: Path, *, seed: int = 5) -> tuple[nn.Module, Placement]:
     network = fresh(seed)
     return network.eval(), load_weights(network, read_weights(path), "resnet20")
 
@@ -130,8 +130,8 @@ def test_a_file_gives_the_logits_of_the_network_it_came_from(
     x = torch.rand(4, 3, 32, 32)
     with torch.no_grad():
         assert torch.equal(again(x), network(x))
-    assert place == Surroundings("" if write in PLAIN else "1.", {})
-    assert place.silent == (write in BEHIND)
+    assert place == Placement("" if write in PLAIN else "1.", {})
+    assert place.may_lack_normalisation == (write in BEHIND)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_users_network_keeps_the_layer_it_has_before(path: Path) -> None:
     save_as_cohen(mine, trained(mine), path, arch="mine")
     again = nn.Sequential(Standardise((0.1, 0.2, 0.3), (0.5, 0.5, 0.5)), fresh(3)).eval()
     place = load_weights(again, read_weights(path), "nets:mine")
-    assert place == Surroundings("", {}) and not place.silent
+    assert place == Placement("", {}) and not place.may_lack_normalisation
     x = torch.rand(2, 3, 32, 32)
     assert torch.equal(again(x), mine(x))
 
@@ -216,7 +216,7 @@ def test_a_network_inside_another_module_may_stand_behind_something(
 ) -> None:
     save({prefix + key: tensor for key, tensor in fresh().state_dict().items()})
     _, place = loaded(path)
-    assert (place.prefix, place.silent) == (prefix, silent)
+    assert (place.prefix, place.may_lack_normalisation) == (prefix, silent)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_constants_in_the_file_are_found(mean: str, std: str, path: Path) -> Non
     constants = {mean: torch.tensor([0.1, 0.2, 0.3]), std: torch.full((1, 3, 1, 1), 0.5)}
     save({f"1.{key}": tensor for key, tensor in fresh().state_dict().items()} | constants)
     _, place = loaded(path)
-    assert not place.silent
+    assert not place.may_lack_normalisation
     assert place.constants["mean"] is not None and set(place.constants) == {"mean", "std"}
     assert torch.equal(place.constants["mean"], constants[mean])
     assert torch.equal(place.constants["std"], constants[std])
@@ -270,8 +270,8 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(
 ) -> None:
     torch.save({"state_dict": fresh().state_dict(), "epoch": Trap()}, path, **how)
     line = (
-        "w.pth must hold tensors and plain values alone, it asks for posix.mkdir, which could run "
-        "code; save the network's state_dict() by itself"
+        "w.pth must hold only tensors and plain values, got posix.mkdir, which could run "
+        "code; save the network's state_dict() alone"
     )
     refused(path, line)
     torch.load(path, weights_only=False)
@@ -297,8 +297,8 @@ def test_objects_beside_tensors_are_refused_by_name(saved: object, wanted: str, 
     save(saved)
     refused(
         path,
-        f"w.pth must hold tensors and plain values alone, it asks for {wanted}, which could run "
-        "code; save the network's state_dict() by itself",
+        f"w.pth must hold only tensors and plain values, got {wanted}, which could run "
+        "code; save the network's state_dict() alone",
     )
 
 
@@ -312,9 +312,7 @@ def test_a_file_cut_short_is_refused(write: Callable[[nn.Module, Path], None], p
     write(nn.Linear(30, 20), path)
     content = path.read_bytes()
     # A cut inside the name of a class leaves another name, which is not admitted.
-    line = (
-        rf"({re.escape(DAMAGED)}|w\.pth must hold tensors and plain values alone, it asks for .*)"
-    )
+    line = rf"({re.escape(DAMAGED)}|w\.pth must hold only tensors and plain values, got .*)"
     for size in [*range(0, 300, 7), *range(300, len(content), 97), len(content) - 1]:
         path.write_bytes(content[:size])
         with pytest.raises(Mistake, match=f"^{line}$"):
@@ -401,8 +399,8 @@ FIT = "w.pth must hold the weights of resnet20: it "
     ("saved", "line"),
     [
         (lambda: changed(bn1__weight=None), "lacks bn1.weight"),
-        (lambda: changed(extra=torch.ones(3)), "has besides extra"),
-        (lambda: changed(std=torch.ones(3)), "has besides std"),
+        (lambda: changed(extra=torch.ones(3)), "also has extra"),
+        (lambda: changed(std=torch.ones(3)), "also has std"),
         (
             lambda: changed(fc__weight=torch.ones(100, 64), fc__bias=torch.ones(100)),
             "has fc.weight as 100×64, not 10×64 and 1 more",
@@ -413,22 +411,22 @@ FIT = "w.pth must hold the weights of resnet20: it "
         ),
         (
             lambda: {"arch": "lenet", "state_dict": tensors_of(LENET)},
-            "lacks bn1.weight, bn1.bias, bn1.running_mean and 103 more, has besides conv1.bias, "
+            "lacks bn1.weight, bn1.bias, bn1.running_mean and 103 more, also has conv1.bias, "
             "conv2.bias, conv2.weight and 4 more, has conv1.weight as 20×1×5×5, not 16×3×3×3; it "
             "calls its network lenet",
         ),
         (
             lambda: tensors_of(cifar_resnet(32)),
-            "has besides layer1.3.bn1.bias, layer1.3.bn1.num_batches_tracked, "
+            "also has layer1.3.bn1.bias, layer1.3.bn1.num_batches_tracked, "
             "layer1.3.bn1.running_mean and 69 more",
         ),
         (
             lambda: {f"1.{k}": t for k, t in changed().items()} | {"fc.bias": torch.ones(10)},
-            "has besides fc.bias",
+            "also has fc.bias",
         ),
         (
             lambda: {"a": torch.ones(2)},
-            "lacks conv1.weight, bn1.weight, bn1.bias and 104 more, has besides a",
+            "lacks conv1.weight, bn1.weight, bn1.bias and 104 more, also has a",
         ),
     ],
 )
@@ -452,8 +450,8 @@ def test_tensors_that_are_not_dense_are_refused(
     save(changed(fc__weight=kind()))
     refused(
         path,
-        f"w.pth must hold tensors and plain values alone, it asks for torch._utils.{function}, "
-        "which is no plain tensor; save the network's state_dict() by itself",
+        f"w.pth must hold only tensors and plain values, got torch._utils.{function}, "
+        "which is no plain tensor; save the network's state_dict() alone",
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from macer.certification.largest_radius import certify
-from macer.errors import Mistake
+from macer.errors import Mistake, Stopped
 from macer.models.modes import network_dtype
 from macer.smoothing.copies import Chunks, NoisyCopies
 from macer.smoothing.sampling import (
@@ -22,7 +22,7 @@ from macer.smoothing.sampling import (
     sample_under_noise,
 )
 from macer.smoothing.streams import Purpose
-from macer.system.signals import Stopped, stopping_at_once
+from macer.system.signals import sigterm_raises
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -261,7 +261,7 @@ class Interrupted(Noting):
 
 
 def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
-    with threads(2), pytest.raises(Stopped), stopping_at_once():
+    with threads(2), pytest.raises(Stopped), sigterm_raises():
         _one_a_thread(Interrupted(), 100)
 
 
@@ -288,7 +288,7 @@ def test_a_signal_waits_until_a_thread_has_begun(monkeypatch):
         set_num_threads(count)
 
     images = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
-    with threads(2), pytest.raises(Stopped), stopping_at_once():
+    with threads(2), pytest.raises(Stopped), sigterm_raises():
         monkeypatch.setattr(threading.Thread, "start", interrupted)
         monkeypatch.setattr(torch, "set_num_threads", slowly)
         certify(Noting(), images, sigma=0.1, n=1000)

@@ -290,7 +290,7 @@ def in_few(meet: Callable[[], object]) -> Callable[[], object]:
     """With a smaller limit of classes: a million folders take a minute to make."""
 
     def limited() -> object:
-        with mock.patch.object(image_folder, "MOST_CLASSES", 200):
+        with mock.patch.object(image_folder, "MAX_CLASSES", 200):
             return meet()
 
     return limited
@@ -308,7 +308,7 @@ PICTURES = {
     "a PNG with other pixels": picture(
         png_of(size(4, 4), chunk(b"IDAT", b"pixels")), "must be a whole PNG or JPEG image"
     ),
-    "a PNG of 16 bits": picture(png_of(size(4, 4, 16)), "must have 8 bits a channel"),
+    "a PNG of 16 bits": picture(png_of(size(4, 4, 16)), "must have 8 bits per channel"),
     "a PNG with a text of gigabytes": picture(
         png_of(size(4, 4), chunk(b"zTXt", b"a\0\0" + BOMB)), "a.png must be a "
     ),
@@ -359,7 +359,7 @@ PICTURES = {
         lambda name: [write("test/cat/b.png", b""), loop(name)], "must be a file that can be read"
     ),
     "a narrow image": Case(
-        lambda: write("a.png", png(60_000, 1)), lambda: read_middle(Path("a.png")), "so narrow"
+        lambda: write("a.png", png(60_000, 1)), lambda: read_middle(Path("a.png")), "less narrow"
     ),
     "one image in a pipe": Case(
         lambda: pipe("a.png"), lambda: read_image(Path("a.png"), channels=1), "got a pipe"

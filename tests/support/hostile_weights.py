@@ -21,7 +21,7 @@ from macer.runs.run import load_model
 
 FILE = Path("w.pth")
 DAMAGED = "w.pth must be a file of torch.save or of safetensors; it is damaged or something else"
-BESIDES = "must hold tensors and plain values alone, it asks for "
+BESIDES = "must hold only tensors and plain values, got "
 MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2)
 
 
@@ -320,7 +320,7 @@ SAFETENSORS = {
     "a normalisation of millions": Case(
         normalised_by_a_million,
         "certify resnet20 --weights w.pth --dataset mnist-sample --sigma 0.25 --out new",
-        "w.pth must hold a mean of 1 values, one a channel, got 4194304",
+        "w.pth must hold a mean of 1 values, one per channel, got 4194304",
     ),
 }
 

@@ -417,16 +417,16 @@ MUTANTS = {
         "system/pickles.py", "if self.left < 0:", "if False:", "models/test_torch_files.py"
     ),
     "attack out of its ball": Mutant(
-        "attacks/images.py",
-        "return torch.where(_norm(delta) > epsilon, epsilon * unit(delta), delta)",
+        "attacks/geometry.py",
+        "return torch.where(norm(delta) > epsilon, epsilon * unit(delta), delta)",
         "return delta",
         "attacks/test_images.py",
     ),
     "falsified certificates passed over": Mutant(
-        "audit/falsify.py",
+        "audit/findings.py",
         "[trial for trial in trials if trial.falsifies]",
         "[]",
-        "audit/test_falsify.py",
+        "audit/test_findings.py",
     ),
     "consistency turned round": Mutant(
         "losses/consistency.py",
@@ -441,10 +441,10 @@ MUTANTS = {
         "training/test_pseudo_labels.py training/test_loop.py",
     ),
     "filters that grow": Mutant(
-        "training/muon.py",
+        "training/optimizers.py",
         "    torch._foreach_mul_(filters, torch._foreach_div(norms, moved))\n",
         "",
-        "training/test_muon.py",
+        "training/test_optimizers.py",
     ),
     "one network for all threads": Mutant(
         "smoothing/sampling.py",
@@ -474,13 +474,13 @@ MUTANTS = {
         "training/batches.py",
         "stream(seed, Purpose.CROPS, number, epoch)",
         "stream(seed, Purpose.CROPS, number)",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "the parts of the first epoch in every epoch": Mutant(
         "training/step.py",
         "self.feed.batches(order[begin:], self.epoch)",
         "self.feed.batches(order[begin:], 0)",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "other pixels under the same name": Mutant(
         "audit/verify.py",
@@ -492,7 +492,7 @@ MUTANTS = {
         "training/batches.py",
         "> AHEAD:\n                    self._put(waiting.popleft())",
         "> AHEAD:\n                    self._put(waiting.pop())",
-        "data/test_image_files.py",
+        "training/test_batches.py",
     ),
     "a file's settings of its loss forgotten": Mutant(
         "cli/loss_flags.py",
@@ -673,8 +673,8 @@ MUTANTS = {
     ),
     "held-out images of other data": Mutant(
         "training/held_out.py",
-        "if found != expected:",
-        "if found is None:",
+        "if sha256 != expected:",
+        "if sha256 is None:",
         "training/test_held_out.py",
     ),
     "floats in [0, 1] taken for bytes": Mutant(
@@ -702,7 +702,7 @@ MUTANTS = {
         "training/test_loop.py",
     ),
     "parts that forget their data set": Mutant(
-        "data/formats.py",
+        "data/split.py",
         "return replace(self, images=self.images[rows], labels=self.labels[rows])",
         "return Split(self.images[rows], self.labels[rows])",
         "data/test_arrays.py",
@@ -939,16 +939,16 @@ MUTANTS = {
         "data/formats.py",
         "if len(data) != expected - start or",
         "if len(data) < expected - start or",
-        "data/test_sets.py::test_a_file_longer_than_it_says_is_refused",
+        "data/test_formats.py::test_a_file_longer_than_it_says_is_refused",
     ),
     "a small file that fills the memory": Mutant(
         "data/formats.py",
         "    if expected > _LARGEST_IDX:",
         "    if False:",
-        "data/test_sets.py::test_a_file_may_be_as_large_as_the_limit_and_no_larger",
+        "data/test_formats.py::test_a_file_may_be_as_large_as_the_limit_and_no_larger",
     ),
     "an eleventh class": Mutant(
-        "data/sets.py",
+        "data/data_set.py",
         "labels.max() < len(self.classes)",
         "labels.max() <= len(self.classes)",
         "data/test_sets.py::test_the_first_label_that_is_no_class_is_refused",
@@ -957,13 +957,13 @@ MUTANTS = {
         "data/image_folder.py",
         'mode = mode if image.mode == "L"',
         'mode = "L" if image.mode == "L"',
-        "data/test_sets.py::test_a_grey_image_after_a_coloured_one_leaves_all_in_colour",
+        "data/test_image_folder.py::test_a_grey_image_after_a_coloured_one_leaves_all_in_colour",
     ),
     "images of several heights": Mutant(
         "data/image_folder.py",
         "and image.size != size:",
         "and image.size[0] != size[0]:",
-        "data/test_sets.py::test_images_of_another_height_alone_are_refused",
+        "data/test_image_folder.py::test_images_of_another_height_alone_are_refused",
     ),
     "rows that are too long": Mutant(
         "report/logs.py",
@@ -1053,10 +1053,10 @@ MUTANTS = {
         "experiments/test_compare.py::test_only_a_recipes_own_place_names_a_run_of_the_comparison",
     ),
     "a point on the sphere left out": Mutant(
-        "audit/falsify.py",
+        "audit/judge.py",
         "self.distance <= self.radius",
         "self.distance < self.radius",
-        "audit/test_falsify.py::test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated",
+        "audit/test_judge.py::test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated",
     ),
     "a step of no length replaced": Mutant(
         "attacks/noise.py",

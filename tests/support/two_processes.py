@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+from macer.errors import Stopped
 from macer.recipes import TrainRecipe
 from macer.system.processes import Ranks, joined
-from macer.system.signals import Stopped
 from macer.training.loop import train
 
 TASKS = Path("/proc/self/task")  # a folder for each thread, where the system has it

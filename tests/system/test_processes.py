@@ -11,14 +11,13 @@ from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
 from two_processes import NORMED, SAME, TASKS
 
 from macer.cli.app import main
-from macer.errors import Mistake
+from macer.errors import Mistake, OtherProcessFailed
 from macer.runs.run import Run
 from macer.system.processes import (
-    ALONE,
+    SINGLE,
     Ranks,
-    ToldElsewhere,
     is_first,
-    is_first_here,
+    is_first_of_machine,
     joined,
     started_by_torchrun,
 )
@@ -119,14 +118,14 @@ def test_alone_nothing_is_exchanged(monkeypatch):
     for name in ("all_reduce", "broadcast", "init_process_group"):
         monkeypatch.setattr(torch.distributed, name, None)
     value = torch.arange(3.0)
-    ALONE.average([value])
-    ALONE.copy_from_first(value)
-    ALONE.wait()
-    assert value.tolist() == [0, 1, 2] and torch.equal(ALONE.part(value), value)
-    assert ALONE.any(True) and not ALONE.any(False)
-    assert ALONE.first_does(lambda: 5) == 5
+    SINGLE.average([value])
+    SINGLE.copy_from_first(value)
+    SINGLE.wait()
+    assert value.tolist() == [0, 1, 2] and torch.equal(SINGLE.part(value), value)
+    assert SINGLE.any(True) and not SINGLE.any(False)
+    assert SINGLE.run_on_first(lambda: 5) == 5
     with joined(CPU) as ranks:
-        assert ranks == ALONE
+        assert ranks == SINGLE
 
 
 def test_an_average_is_the_sum_over_the_processes_divided_by_their_number(monkeypatch):
@@ -184,23 +183,23 @@ def test_the_first_process_is_the_one_that_speaks(monkeypatch, capsys):
 
 
 def test_the_first_of_a_machine_need_not_be_the_first_of_all(monkeypatch):
-    assert is_first_here()
+    assert is_first_of_machine()
     as_process(1, monkeypatch)
-    assert not is_first_here()
+    assert not is_first_of_machine()
     monkeypatch.setenv("LOCAL_RANK", "0")
-    assert is_first_here() and not is_first()
+    assert is_first_of_machine() and not is_first()
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert is_first() and not is_first_here()
+    assert is_first() and not is_first_of_machine()
 
 
-def test_one_process_that_torchrun_started_is_alone(monkeypatch):
+def test_one_process_that_torchrun_started_is_single(monkeypatch):
     as_process(0, monkeypatch)
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setattr(torch.distributed, "init_process_group", None)
     assert not started_by_torchrun()
     with joined(CPU) as ranks:
-        assert ranks == ALONE
+        assert ranks == SINGLE
 
 
 @pytest.mark.parametrize("value", ["", "x", "2"])
@@ -280,6 +279,6 @@ def test_what_the_first_cannot_do_ends_all(monkeypatch):
         raise Mistake("no room")
 
     with pytest.raises(Mistake, match="no room"):
-        Ranks(0, 2).first_does(fail)
-    with pytest.raises(ToldElsewhere):
-        Ranks(1, 2).first_does(fail)
+        Ranks(0, 2).run_on_first(fail)
+    with pytest.raises(OtherProcessFailed):
+        Ranks(1, 2).run_on_first(fail)

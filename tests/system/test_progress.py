@@ -85,12 +85,12 @@ def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, scr
 
 
 @pytest.mark.parametrize("screen", [True], indirect=True)
-@pytest.mark.parametrize("passing", [False, True])
-def test_a_passing_bar_is_taken_off_the_terminal(clock, screen, passing):
-    with progress.bar("labelling a", 5, "samples", passing=passing) as advance:
+@pytest.mark.parametrize("transient", [False, True])
+def test_a_transient_bar_is_taken_off_the_terminal(clock, screen, transient):
+    with progress.bar("labelling a", 5, "samples", transient=transient) as advance:
         advance(5)
     _, _, after = screen.getvalue().rpartition("labelling a")
-    assert ("\x1b[2K" in after) == passing  # a line is erased
+    assert ("\x1b[2K" in after) == transient  # a line is erased
 
 
 @pytest.mark.parametrize("screen", [False, True], indirect=True)

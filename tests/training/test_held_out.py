@@ -215,11 +215,11 @@ def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None
     [
         (
             "lenet --weights all/model.safetensors --sigma 0.5",
-            "held_out needs a run folder, which tells what it held out, got all/model.safetensors;",
+            "held_out needs a run folder, which says what it held out, got all/model.safetensors;",
         ),
         ("all", "held_out needs a run that held images out, got all; train it with --held-out N\n"),
-        ("zoo:mnist-0.50", "held_out needs a run folder, which tells what it held out, got zoo:"),
-        ("run/model.safetensors", "held_out needs a run folder, which tells what it held out, got"),
+        ("zoo:mnist-0.50", "held_out needs a run folder, which says what it held out, got zoo:"),
+        ("run/model.safetensors", "held_out needs a run folder, which says what it held out, got"),
     ],
 )
 def test_a_model_that_held_nothing_out_is_refused(

@@ -21,15 +21,14 @@ from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.data.sets import Split, load
-from macer.errors import Mistake
+from macer.errors import Mistake, Stopped
 from macer.losses import LOSSES
 from macer.losses.catrs import catrs
 from macer.losses.macer import macer
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run, load_model, save_model
 from macer.system.files import locked, sha256_of_file
-from macer.system.processes import ALONE
-from macer.system.signals import Stopped
+from macer.system.processes import SINGLE
 from macer.training.loop import Saver, _card, train
 from macer.training.step import Trainer
 from macer.training.validation import Validation
@@ -210,7 +209,7 @@ def test_the_model_that_is_looked_at_is_the_one_that_is_kept(tmp_path, monkeypat
 def test_a_checkpoint_is_written_as_soon_as_the_last_one_is_old_enough(tmp_path, monkeypatch):
     now, saved = [100.0], []
     run = Run(tmp_path)
-    trainer = SimpleNamespace(step=1, ranks=ALONE, state=lambda: ())
+    trainer = SimpleNamespace(step=1, ranks=SINGLE, state=lambda: ())
     monkeypatch.setattr("macer.training.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr("macer.training.loop.save_checkpoint", lambda *_: saved.append(now[0]))
     saver = Saver(run, trainer, [], 30.0)
@@ -733,7 +732,7 @@ def test_a_recipe_may_be_given_by_its_name(tmp_path):
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be at least 0, got -1"),
         ({"validation": 5}, "validation must be a macer.training.validation.Validation, got 5"),
         ({"watch": []}, "watch must be a function of an epoch's metrics, got []"),
-        ({"classes": 3}, "classes must be a list of names, one a label, got 3; "),
+        ({"classes": 3}, "classes must be a list of names, one per label, got 3; "),
         ({"data": (tiny_split().images / 254, tiny_split().labels)}, "images of floats must be "),
         ({"data": "mnist"}, "data must be (images, labels), a sequence of (image, label) pairs"),
         ({"recipe": replace(ARRAYS, batch=64, k=10**6, epochs=1)}, "batch and k must fit the "

@@ -1,39 +1,22 @@
-"""ℓ₂ attacks on the softly smoothed classifier, through its noise.
+"""ℓ₂ attacks on images through the noise of the softly smoothed classifier.
 
-Randomness is an argument: the noise vectors, the same all through an attack, and the start. The
-network is in eval mode meanwhile, and its weights receive no gradient.
+Randomness is an argument: the start, and the noise vectors, which stay the same during an attack.
+The network is in eval mode during an attack, and its weights receive no gradient.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from macer.attacks.geometry import in_ball, in_box, norm, rounded_inside, unit
 from macer.errors import Mistake
 from macer.models.modes import evaluating, network_dtype
 
-# Step size of DDN at its end.  [Rony+19]
+# Step size of DDN in its last step.  [Rony+19]
 _LAST_ALPHA = 0.01
-
-# By how much a perturbation is shortened, from as little as helps to all of it, until no rounding
-# leaves it outside its ball.
-_SHORTER = (0.0, 2.0**-22, 2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6, 1.0)
-
-# A float64 norm is good to about 2⁻⁴⁶ over a million pixels, whatever the order of its sum.
-_DOWN = 1.0 - 2.0**-44
-
-
-def smoothed_loss(model: nn.Module, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
-    """The cross-entropy of the softly smoothed classifier, (images,); differentiable.
-
-    J(x′) = −log( 1/m Σⱼ softmax(u(x′ + ηⱼ))_y )                     [Salman+19, objective (S)]
-
-    Args:
-        noise: (images, m, channels, height, width), the ηⱼ of each image.
-    """
-    return _cross_entropy(_log_z_bar(model, images, noise), labels)
 
 
 def pgd(
@@ -54,17 +37,17 @@ def pgd(
     δ ← clamp(x + δ, 0, 1) − x
     δ ← δ · min(1, ε / ‖δ‖₂)
 
-    Where the gradient vanishes or is not finite, δ stays. The distance from x to what is returned
-    is at most ε, also after rounding.
+    Where the gradient vanishes or is not finite, δ stays. The distance from x to x′ is at most ε
+    even after rounding.
 
     Args:
         images: (images, channels, height, width), float in [0, 1].
         noise: (images, m, channels, height, width), the ηⱼ of each image.
         epsilon: one radius, or (images,) radii.
-        step_size: s, one or (images,).
-        start: where to begin, brought into the ball; the images themselves by default.
+        step_size: s, one number or (images,).
+        start: the first x′, which is projected into the ball; the images themselves by default.
     """
-    check(images, noise, steps)
+    check_noise(images, noise, steps)
     epsilon = _per_image("epsilon", epsilon, images)
     s = 2 * epsilon / max(steps, 1)
     if step_size is not None:
@@ -73,14 +56,14 @@ def pgd(
     delta = torch.zeros_like(images) if start is None else start - images
 
     def feasible(delta: Tensor) -> Tensor:
-        return _in_ball(_in_box(images, delta) if clamp else delta, epsilon)
+        return in_ball(in_box(images, delta) if clamp else delta, epsilon.to(delta.dtype))
 
     delta = feasible(delta)
-    with under_attack(model):
+    with frozen(model):
         for _ in range(steps):
-            direction, _ = _ascent(model, images + delta, labels, noise)
+            direction, _ = _image_ascent(model, images + delta, labels, noise)
             delta = feasible(delta + s * direction)
-    x = _rounded_inside(images, delta, epsilon)
+    x = rounded_inside(images, delta, epsilon)
     return x.clamp(0, 1) if clamp else x
 
 
@@ -96,7 +79,7 @@ def ddn(
     first_norm: float = 1.0,
     clamp: bool = True,
 ) -> Tensor:
-    """Decoupled direction and norm: the nearest x′ that deceives, brought within ε of x.
+    """Decoupled direction and norm: the nearest x′ that deceives, scaled to within ε of x.
 
     δ ← δ + α ∇J(x + δ) / ‖∇J(x + δ)‖₂,  α falls from 1 to 0.01 as a cosine   [Rony+19, Alg. 1]
     ε_k ← (1 − γ) ε_{k−1} if x̃_{k−1} deceives, else (1 + γ) ε_{k−1}
@@ -104,55 +87,68 @@ def ddn(
     returned: the x̃_k nearest to x among those that deceive; x if none does
 
     x̃ deceives if Σⱼ softmax(u(x̃ + ηⱼ)) is largest at another class than y. As in SmoothAdv
-    [Salman+19], the search is free and its result is then scaled into the ball of radius ε.
+    [Salman+19], the search ignores ε, and its result is then scaled into the ball of radius ε.
 
-    Unlike the paper: δ goes on from x̃_k − x, so that clamped pixels do not run away; nothing is
-    rounded to 8 bits; where the gradient vanishes δ stays.
+    Unlike the paper: δ continues from x̃_k − x, so that clamped pixels do not drift away; nothing
+    is rounded to 8 bits; where the gradient vanishes, δ stays.
 
     Args:
         epsilon: one radius, or (images,) radii.
         first_norm: ε₀.
     """
-    check(images, noise, steps)
+    check_noise(images, noise, steps)
     epsilon = _per_image("epsilon", epsilon, images)
     if not 0 < gamma < 1:
         raise Mistake(f"gamma must be between 0 and 1, got {gamma}")
-    norm = _per_image("first_norm", first_norm, images).to(images.dtype)
+    length = _per_image("first_norm", first_norm, images).to(images.dtype)
     delta = nearest = torch.zeros_like(images)
-    least = torch.full_like(norm, math.inf)
-    with under_attack(model):
+    shortest = torch.full_like(length, math.inf)
+    with frozen(model):
         for k in range(1, steps + 1):
             alpha = _LAST_ALPHA + (1 - _LAST_ALPHA) * (1 + math.cos(math.pi * k / steps)) / 2
-            direction, deceives = _ascent(model, images + delta, labels, noise)
-            nearest, least = _nearer(delta, deceives, nearest, least)
-            norm = norm * torch.where(deceives, 1 - gamma, 1 + gamma)
-            delta = norm * unit(delta + alpha * direction)
-            delta = _in_box(images, delta) if clamp else delta
-        # Not under no_grad: older autocast would keep weights cast there for the training step.
-        deceives = _deceives(_log_z_bar(model, images + delta, noise).detach(), labels)
-    nearest, _ = _nearer(delta, deceives, nearest, least)
-    x = _rounded_inside(images, _in_ball(nearest, epsilon), epsilon)
+            direction, log_z = _image_ascent(model, images + delta, labels, noise)
+            deceives = _deceives(log_z, labels)
+            nearest, shortest = _nearer(delta, deceives, nearest, shortest)
+            length = length * torch.where(deceives, 1 - gamma, 1 + gamma)
+            delta = length * unit(delta + alpha * direction)
+            delta = in_box(images, delta) if clamp else delta
+        # Under no_grad, older autocast would keep its cast weights for the training step.
+        deceives = _deceives(log_z_bar(model, images + delta, noise).detach(), labels)
+    nearest, _ = _nearer(delta, deceives, nearest, shortest)
+    x = rounded_inside(images, in_ball(nearest, epsilon.to(nearest.dtype)), epsilon)
     return x.clamp(0, 1) if clamp else x
 
 
 @contextmanager
-def under_attack(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode, and no gradient of its parameters asked for; then as it was."""
-    wanted = [p for p in model.parameters() if p.requires_grad]
+def frozen(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode without gradients of its parameters; afterwards as it was."""
+    trainable = [p for p in model.parameters() if p.requires_grad]
     with evaluating(model):
         try:
-            for parameter in wanted:
+            for parameter in trainable:
                 parameter.requires_grad_(False)
             yield
         finally:
-            for parameter in wanted:
+            for parameter in trainable:
                 parameter.requires_grad_(True)
 
 
-def _log_z_bar(model: nn.Module, images: Tensor, noise: Tensor) -> Tensor:
-    """log z̄ (images, classes): the mean over copies is taken in the log domain, for float32.
+def smoothed_loss(log_z_bar: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of the softly smoothed classifier, (images,); differentiable.
 
-    Softmax outputs below 10⁻³⁸ would become 0, and their logarithm and its gradient useless.
+    J(x′) = −log z̄_y,  z̄ = 1/m Σⱼ softmax(u(x′ + ηⱼ))                [Salman+19, objective (S)]
+
+    Args:
+        log_z_bar: (images, classes), as `log_z_bar` gives it.
+    """
+    return -log_z_bar.gather(1, labels[:, None]).squeeze(1)
+
+
+def log_z_bar(model: nn.Module, images: Tensor, noise: Tensor) -> Tensor:
+    """log z̄ (images, classes); the mean over copies is taken in the log domain.
+
+    In float32, softmax outputs below 10⁻³⁸ would become 0, and their logarithm and its gradient
+    would be useless.
     """
     log_z = noisy_logits(model, images, noise).log_softmax(dim=2)
     return log_z.logsumexp(dim=1) - math.log(noise.shape[1])
@@ -160,77 +156,56 @@ def _log_z_bar(model: nn.Module, images: Tensor, noise: Tensor) -> Tensor:
 
 def noisy_logits(model: nn.Module, images: Tensor, noise: Tensor) -> Tensor:
     """u(x + ηⱼ), (images, m, classes), in float32 or float64 whatever the network's precision."""
-    copies = (noise + images[:, None]).flatten(0, 1)  # in the noise's layout
+    copies = (noise + images[:, None]).flatten(0, 1)  # in the noise's memory format
     logits: Tensor = model(copies.to(network_dtype(model))).unflatten(0, noise.shape[:2])
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def _ascent(
-    model: nn.Module, images: Tensor, labels: Tensor, noise: Tensor
+def ascent(
+    vectors: Tensor, loss: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """∇J / ‖∇J‖₂ of each image, and whether it deceives.
+    """g/‖g‖₂ of each vector, g its gradient of the loss, and the network's log-probabilities.
 
-    Only the images are differentiated for: the weights keep their gradients as they are.
+    Only the vectors are differentiated: the weights keep their gradients as they are.
+
+    Args:
+        loss: from the vectors to their losses and the log-probabilities behind them.
     """
     with torch.enable_grad():
-        x = images.detach().requires_grad_()
-        log_z_bar = _log_z_bar(model, x, noise)
-        [gradient] = torch.autograd.grad(_cross_entropy(log_z_bar, labels).sum(), x)
-    return unit(gradient), _deceives(log_z_bar.detach(), labels)
+        x = vectors.detach().requires_grad_()
+        losses, log_z = loss(x)
+        [gradient] = torch.autograd.grad(losses.sum(), x)
+    return unit(gradient), log_z.detach()
 
 
-def _cross_entropy(log_z_bar: Tensor, labels: Tensor) -> Tensor:
-    return -log_z_bar.gather(1, labels[:, None]).squeeze(1)
+def _image_ascent(
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """∇J/‖∇J‖₂ of each image, and log z̄."""
+
+    def loss(x: Tensor) -> tuple[Tensor, Tensor]:
+        log_z = log_z_bar(model, x, noise)
+        return smoothed_loss(log_z, labels), log_z
+
+    return ascent(images, loss)
 
 
-def _deceives(log_z_bar: Tensor, labels: Tensor) -> Tensor:
-    """(images, 1, 1, 1): whether the softly smoothed classifier gives another class."""
-    return (log_z_bar.argmax(dim=1) != labels)[:, None, None, None]
+def _deceives(log_z: Tensor, labels: Tensor) -> Tensor:
+    """(images, 1, 1, 1): whether the softly smoothed classifier returns another class."""
+    return (log_z.argmax(dim=1) != labels)[:, None, None, None]
 
 
-def _nearer(delta: Tensor, deceives: Tensor, nearest: Tensor, least: Tensor) -> tuple[Tensor, ...]:
-    """The shortest δ that deceives so far, and its norm."""
-    norm = _norm(delta)
-    better = deceives & (norm < least)
-    return torch.where(better, delta, nearest), torch.where(better, norm, least)
-
-
-def _norm(delta: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(delta, dim=(1, 2, 3), keepdim=True)
-    return norm
-
-
-def unit(delta: Tensor) -> Tensor:
-    """δ/‖δ‖₂; 0 where δ is 0 or not finite."""
-    largest = delta.abs().amax(dim=(1, 2, 3), keepdim=True)
-    usable = (largest > 0) & largest.isfinite()  # False for NaN
-    # Divided by its largest entry first: the squares of a saturated network's gradient underflow.
-    scaled = torch.where(usable, delta / torch.where(usable, largest, 1.0), 0.0)
-    return scaled / torch.where(usable, _norm(scaled), 1.0)
-
-
-def _in_box(images: Tensor, delta: Tensor) -> Tensor:
-    return (images + delta).clamp(0, 1) - images
-
-
-def _in_ball(delta: Tensor, epsilon: Tensor) -> Tensor:
-    """δ scaled down to norm ε where it is longer. x is in the box, so this does not leave it."""
-    epsilon = epsilon.to(delta.dtype)
-    return torch.where(_norm(delta) > epsilon, epsilon * unit(delta), delta)
-
-
-def _rounded_inside(images: Tensor, delta: Tensor, epsilon: Tensor) -> Tensor:
-    """x + δ in floating point, δ shortened where rounding takes the sum out of the ball."""
-    result = images
-    outside = torch.ones_like(epsilon, dtype=torch.bool)
-    for less in _SHORTER:
-        result = torch.where(outside, images + (1 - less) * delta, result)
-        outside = _norm(result.double() - images.double()) > epsilon * _DOWN
-    return result
+def _nearer(
+    delta: Tensor, deceives: Tensor, nearest: Tensor, shortest: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The shortest δ so far that deceives, and its norm."""
+    length = norm(delta)
+    better = deceives & (length < shortest)
+    return torch.where(better, delta, nearest), torch.where(better, length, shortest)
 
 
 def _per_image(name: str, value: float | Tensor, images: Tensor) -> Tensor:
-    """A number, or one for each image, as (images, 1, 1, 1) in float64."""
+    """A number, or one number per image, as (images, 1, 1, 1) in float64."""
     if isinstance(value, Tensor):
         if value.shape != images.shape[:1]:
             raise Mistake(
@@ -238,13 +213,18 @@ def _per_image(name: str, value: float | Tensor, images: Tensor) -> Tensor:
                 f"got {tuple(value.shape)}"
             )
         return value.to(images.device, torch.float64)[:, None, None, None]
-    if not 0 <= value < math.inf:
-        raise Mistake(f"{name} must be at least 0, got {value}")
+    check_not_negative(name, value)
     return images.new_full((len(images), 1, 1, 1), value, dtype=torch.float64)
 
 
-def check(images: Tensor, noise: Tensor, steps: int) -> None:
-    """Refuse noise of another shape than the images', and a negative number of steps."""
+def check_not_negative(name: str, value: float) -> None:
+    """Refuse a negative or infinite number."""
+    if not 0 <= value < math.inf:
+        raise Mistake(f"{name} must be at least 0, got {value}")
+
+
+def check_noise(images: Tensor, noise: Tensor, steps: int) -> None:
+    """Refuse noise whose shape does not fit the images, and a negative number of steps."""
     if steps < 0:
         raise Mistake(f"steps must be at least 0, got {steps}")
     if noise.ndim != 5 or len(noise) != len(images) or noise.shape[2:] != images.shape[1:]:

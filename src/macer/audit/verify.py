@@ -18,7 +18,8 @@ from macer.certification.journal import JOURNAL, Contents, Record, read_journal,
 from macer.certification.largest_radius import conclude
 from macer.certification.scope import describe, images_of
 from macer.certification.target import Target, function_of
-from macer.data.sets import Split, fingerprint, pixels_sha256
+from macer.data.fingerprint import fingerprint, pixels_sha256
+from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
 from macer.recipes import CertifyRecipe
@@ -204,7 +205,7 @@ def power(images: int, drawn: int) -> float:
 
     1 − Πᵢ (N − f − i) / (N − i),  i < drawn;  f = ⌈N/100⌉ false records among N
     """
-    false = -(-images // 100)
+    false = math.ceil(images / 100)
     missed = 1.0
     for i in range(min(drawn, images)):
         missed *= max(images - false - i, 0) / (images - i)

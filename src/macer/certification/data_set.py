@@ -25,7 +25,8 @@ from macer.certification.journal import (
 )
 from macer.certification.largest_radius import Kind, certify_kinds, check_settings
 from macer.certification.target import Target, function_of
-from macer.data.sets import Split, fingerprint, pixels_sha256
+from macer.data.fingerprint import fingerprint, pixels_sha256
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import for_inference, resolved
 from macer.recipes import CertifyRecipe
@@ -36,7 +37,7 @@ from macer.smoothing.sequential import check_radius
 from macer.system.files import sha256_of_file
 from macer.system.processor import instruction_set
 from macer.system.progress import bar, note
-from macer.system.signals import stopping_at_once
+from macer.system.signals import sigterm_raises
 
 
 def chosen_images(
@@ -115,7 +116,7 @@ def certify_data_set(
         _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
         try:
             with (
-                stopping_at_once(),
+                sigterm_raises(),
                 bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
             ):
                 finished = 0

@@ -24,7 +24,7 @@ from macer.certification.header import FORMAT, Header, check_header, check_recor
 from macer.certification.scope import Scope, images_of, read_scope, scope_of
 from macer.errors import Mistake
 from macer.system.files import locked, remove_leftovers, write_atomically, write_pieces
-from macer.system.signals import finishing_first
+from macer.system.signals import signals_deferred
 
 JOURNAL = "certificates.journal"  # its name in a folder
 HELD_OUT = "held-out"  # a folder in a run, of certificates of images that it held out
@@ -227,7 +227,7 @@ class Writer:
     def append(self, records: Iterable[Record]) -> None:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
-        with finishing_first():  # or the table would lack records that are on the disk
+        with signals_deferred():  # or the table would lack records that are on the disk
             begins = self._write([_content(record) for record in fresh])
             for record, begin in zip(fresh, begins, strict=True):
                 self._reading.records.remember(record.idx, begin)
@@ -238,7 +238,7 @@ class Writer:
         if asked == self._reading.asked:
             return
         _check_family(self._reading.records.path, self.contents.header, len(asked))
-        with finishing_first():
+        with signals_deferred():
             self._write([{"images": scope_of(asked)}])
             self._reading.asked = asked
             self.contents.scope = scope_of(asked)

@@ -88,7 +88,7 @@ def predict_files(
         _check_authority(target, found, model, precision, row_by_row, device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
-        with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
+        with bar(f"labelling {path.name}", n0 + n, "samples", transient=True) as advance:
             [certificate] = certify_one(
                 model,
                 image[None].to(device),

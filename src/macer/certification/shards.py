@@ -8,7 +8,7 @@ from pathlib import Path
 from macer.certification.journal import JOURNAL, PARTS, Contents, merge_journals, read_journal
 from macer.errors import Mistake
 from macer.system.files import locked
-from macer.system.processes import ALONE, Ranks
+from macer.system.processes import SINGLE, Ranks
 
 
 def certify_together(
@@ -17,7 +17,7 @@ def certify_together(
     indices: Sequence[int],
     *,
     soft_betas: Sequence[float] = (),
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE,
 ) -> Contents:
     """Certify images by all processes together: FOLDER/.parts/RANK is one's until the end.
 
@@ -29,16 +29,16 @@ def certify_together(
             that its journal is to state.
         soft_betas: of those certificates that it makes beside the hard ones.
     """
-    ranks.first_does(lambda: gather(folder))
+    ranks.run_on_first(lambda: gather(folder))
     if ranks.count == 1:
         return certify_into(folder, indices, indices)
     # Of no images: other settings than those of the folder's journals are refused at once.
-    ranks.first_does(lambda: certify_into(folder, [], indices))
+    ranks.run_on_first(lambda: certify_into(folder, [], indices))
     done = _certified(folder, soft_betas)
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
     certify_into(folder / PARTS / str(ranks.rank), mine, mine)
     ranks.wait()
-    ranks.first_does(lambda: gather(folder))
+    ranks.run_on_first(lambda: gather(folder))
     return read_journal(folder / JOURNAL)
 
 

@@ -44,8 +44,8 @@ def data(*, data: Data = None, download: str | None = None) -> Result:
     download
         Fetch this data set from its official address and check its SHA-256.
     """
+    from macer.data.downloads import download as fetch
     from macer.data.sets import data_folder, located
-    from macer.data.sets import download as fetch
 
     folder = data_folder(data)
     if download:

@@ -20,10 +20,9 @@ from macer.cli.paper import paper
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
 from macer.cli.train import export, train
-from macer.errors import AuditFailed, Mistake
+from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
-from macer.system.processes import ToldElsewhere, is_first, is_first_here, started_by_torchrun
-from macer.system.signals import Stopped
+from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
 from macer.system.text import one_line
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
@@ -119,7 +118,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
 
 def _ending(error: BaseException, command: str | None) -> Ending:
     """Say how the command ended: a user's mistake in one line, a bug by its traceback."""
-    if isinstance(error, ToldElsewhere):
+    if isinstance(error, OtherProcessFailed):
         return Ending(2, "mistake", str(error))
     ending = _expected(error, command)
     with _where_there_is_room():
@@ -179,5 +178,5 @@ def _complain(ending: Ending, error: BaseException) -> None:
     """One line on standard error; of several processes the first, or one that says which it is."""
     process = getattr(error, "__notes__", [])
     what = [ending.kind] if ending.kind == "not verified" else []
-    if is_first_here() or process:
+    if is_first_of_machine() or process:
         sys.stderr.write(f"macer: {one_line(': '.join([*process, *what, ending.line]))}\n")

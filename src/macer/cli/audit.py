@@ -160,23 +160,24 @@ def attack(
     seed
         Seed of the noise.
     """
-    from macer.audit import falsify as falsification
+    from macer.audit.falsify import Search, chosen_records, falsify
+    from macer.audit.findings import check, findings, summary
     from macer.system.progress import bar
 
-    search = falsification.Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
+    search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
     device_ = chosen_device(device)
     contents, split, found = _sources(run, model, data, device_)
-    records = falsification.chosen_records(contents, images)
+    records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
-        for trial in falsification.falsify(contents, records, found, split, search, device=device_):
+        for trial in falsify(contents, records, found, split, search, device=device_):
             trials.append(trial)
             advance(1)
-    findings = falsification.findings(trials, contents)
-    for line in falsification.summary(findings, search):
+    results = findings(trials, contents)
+    for line in summary(results, search):
         print_line(line)
-    falsification.check(trials, contents)
-    return {"folder": certificates_folder(run), "search": search, "findings": findings}
+    check(trials, contents)
+    return {"folder": certificates_folder(run), "search": search, "findings": results}
 
 
 def _sources(

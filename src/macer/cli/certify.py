@@ -143,7 +143,7 @@ def _folder_of(target: str, weights: Path | None) -> Path:
 
 def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
     from macer.certification.target import is_trained
-    from macer.data.formats import ARRAYS
+    from macer.data.split import ARRAYS
     from macer.runs.run import load_model
 
     if weights is None and is_trained(target):

@@ -54,7 +54,7 @@ def train_command(given: Sequence[str]) -> App:
         Dict(fields, source=recipe)(app, (), arguments)
         for token in arguments["--model"].tokens:
             if token.source != "cli":
-                check_admitted(token.value, code, where=f"recipe {recipe}")
+                check_admitted(token.value, code, source=f"recipe {recipe}")
 
     if (names := _names_of_settings(loss.name)) is not None:
         _check_flags(loss.name, names, words.flags)  # before torch is imported
@@ -78,7 +78,7 @@ def _loss(words: Words, of_file: Loss) -> Loss:
         return Loss(named)
     if named is None:
         code = words.flags.get("--code", ())
-        check_admitted(of_file.name, code, where=f"recipe {words.recipe}")
+        check_admitted(of_file.name, code, source=f"recipe {words.recipe}")
     return of_file
 
 

@@ -1,4 +1,4 @@
-"""Data sets: where their files lie, how they are read and fetched."""
+"""Data sets: where their files lie, how they are read and downloaded."""
 
 from macer.data.sets import load
 

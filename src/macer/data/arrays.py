@@ -1,4 +1,4 @@
-"""Images and labels that a caller hands over, in whatever form, checked and made a `Split`."""
+"""Turn a caller's images and labels, in any of several forms, into a checked `Split`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from macer.data.formats import ARRAYS, Images, Split
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS
+from macer.data.split import ARRAYS, Images, Split
 from macer.errors import Mistake
 from macer.system.typed import shown, wrong
 
@@ -18,19 +18,19 @@ Data: TypeAlias = Split | tuple[Any, Any] | Sequence[tuple[Any, Any]] | Dataset[
 
 _FORMS = "(images, labels), a sequence of (image, label) pairs, or what macer.data.load returns"
 _SHAPE = "(images, channels, height, width) or (images, height, width)"
-_BLOCK = 1024  # images that are checked at once: floats take eight times their pixels' memory
-_SLACK = 1e-4  # of a level: float32's rounding of k/255 is below, in whatever type it comes
+_BLOCK = 1024  # images that are checked at once; float64 takes eight times the memory of pixels
+_SLACK = 1e-4  # of a level; float32 rounds k/255 by less than this
 
 
 def as_split(data: Data) -> Split:
-    """Checked images and labels of a `Split`, of a pair of arrays, or of a sequence of pairs.
+    """Check a `Split`, a pair of arrays or a sequence of (image, label) pairs; return a `Split`.
 
-    Arrays are NumPy's, tensors on any device, or lists. 8-bit images stay as they are; floats in
-    [0, 1] must be multiples of 1/255, as 8-bit images in floats are, and become those 8 bits.
-    Each image of a sequence, such as a torch Dataset, is read once; Pillow's are taken too.
+    Arrays are NumPy arrays, tensors on any device, or lists. 8-bit images stay as they are. Floats
+    in [0, 1] must be multiples of 1/255, as floats of 8-bit images are, and become 8-bit images.
+    Each image of a sequence, such as a torch Dataset, is read once and may be a Pillow image.
 
     Args:
-        data: of images (images, channels, height, width), or without the channels if there is one.
+        data: images (images, channels, height, width), or (images, height, width), with labels.
     """
     images, labels, dataset = _parts(data)
     pixels = images if isinstance(images, ImageFiles) else _pixels(_array("images", images))
@@ -43,7 +43,7 @@ def as_split(data: Data) -> Split:
 
 
 def class_names(classes: Sequence[str] | None, split: Split) -> tuple[str, ...]:
-    """Names for the classes of the labels: those given; else the data set's; else 0, 1, …"""
+    """The names of the classes: the given ones, else those of the data set, else 0, 1, …"""
     if classes is None:
         known = DATASETS.get(split.dataset)
         names = known.classes if known and known.classes else _numbers(split.labels)
@@ -75,22 +75,22 @@ def _parts(data: Any) -> _Parts:
 
 
 def _is_pair(data: Any) -> bool:
-    """Whether these are images and labels: a tuple, or the list that a loader makes of a batch."""
+    """Whether data is (images, labels): a tuple, or the list that a loader makes of a batch."""
     if isinstance(data, list) and all(isinstance(part, tuple) for part in data):
-        return False  # two pairs of an image and a label
+        return False  # (image, label) pairs, perhaps two of them
     return isinstance(data, tuple | list) and len(data) == 2
 
 
 def _item(number: int, item: Any) -> tuple[Any, Any]:
     if not isinstance(item, tuple | list) or len(item) != 2:
-        found = f"{len(item)} values" if isinstance(item, tuple | list) else shown(item)
-        raise Mistake(f"data must have an image and a label in each place, got {found} in {number}")
+        value = f"{len(item)} values" if isinstance(item, tuple | list) else shown(item)
+        raise Mistake(f"data must be (image, label) pairs, got {value} as number {number}")
     image, label = item
     return image, label
 
 
 def _array(name: str, values: Any) -> np.ndarray:
-    """A NumPy array of anything that is one."""
+    """The values as a NumPy array."""
     if isinstance(values, list | tuple):
         readable: Any = [_element(name, value) for value in values]
     else:
@@ -100,12 +100,12 @@ def _array(name: str, values: Any) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError):
         raise Mistake(
             f"{name} must be an array, got {type(values).__name__} of parts of different shapes or "
-            "types; bring them to one"
+            "types; make them the same"
         ) from None
 
 
 def _element(name: str, value: Any) -> Any:
-    """What NumPy can read: a tensor from its device, one of Pillow's images channels first."""
+    """A value that NumPy can read: tensors come from their device, Pillow images channels first."""
     if isinstance(value, Tensor):
         try:
             return value.detach().cpu().numpy()
@@ -154,7 +154,7 @@ def _levels(images: np.ndarray) -> np.ndarray:
     slack = max(_SLACK, 64 * float(np.finfo(images.dtype).eps))  # half a step of the type below 1
     for start in range(0, len(images), _BLOCK):
         block = images[start : start + _BLOCK].astype(np.float64)
-        if not (block.min() >= 0 and block.max() <= 1):  # nor of NaN
+        if not (block.min() >= 0 and block.max() <= 1):  # true for NaN too
             raise _out_of_range(block)
         levels = np.rint(block * 255)
         off = np.abs(block * 255 - levels) > slack
@@ -179,12 +179,12 @@ def _out_of_range(block: np.ndarray) -> Mistake:
 
 
 def _labels(labels: np.ndarray, images: Images) -> np.ndarray:
-    """One whole number an image, from 0 on."""
+    """One whole number per image, from 0 on."""
     if labels.ndim != 1:
         remedy = "reshape(-1)" if labels.size == len(images) else "argmax(1)"
         raise Mistake(
-            f"labels must be one number an image, got shape {labels.shape}; labels.{remedy} may be "
-            "what you mean"
+            f"labels must be one number per image, got shape {labels.shape}; labels.{remedy} may "
+            "be what you mean"
         )
     if labels.dtype.kind in "US":
         raise Mistake(
@@ -194,7 +194,7 @@ def _labels(labels: np.ndarray, images: Images) -> np.ndarray:
     if labels.dtype.kind not in "iuf":
         raise Mistake(f"labels must be whole numbers, got {labels.dtype}")
     if len(labels) != len(images):
-        raise Mistake(f"labels must be one an image, got {len(labels)} for {len(images)} images")
+        raise Mistake(f"labels must be one per image, got {len(labels)} for {len(images)} images")
     whole = np.isfinite(labels) & (labels == np.rint(labels))
     if not whole.all():
         raise Mistake(f"labels must be whole numbers, got {labels[~whole][0]:g}")
@@ -213,13 +213,13 @@ def _check_below(name: str, labels: np.ndarray, count: int, what: str) -> None:
 
 
 def _numbers(labels: np.ndarray) -> tuple[str, ...]:
-    """0, 1, … for labels that leave none out: else they may count from 1, or be no numbers."""
+    """The names 0, 1, … if every label up to the largest occurs; else they may count from 1."""
     present = np.unique(labels)
     missing = np.flatnonzero(present != np.arange(len(present)))
     if len(missing):
         raise Mistake(
-            f"classes must be named where a label has no image, got none of label {missing[0]} but "
-            f"one of {present[-1]}; labels count from 0"
+            f"classes must be given if a label has no image, got no label {missing[0]} but a label "
+            f"{present[-1]}; labels count from 0"
         )
     return tuple(map(str, range(max(2, len(present)))))
 
@@ -227,7 +227,7 @@ def _numbers(labels: np.ndarray) -> tuple[str, ...]:
 def _names(classes: Any) -> tuple[str, ...]:
     if not isinstance(classes, list | tuple) or not all(isinstance(name, str) for name in classes):
         raise wrong(
-            "classes", "a list of names, one a label", classes,
+            "classes", "a list of names, one per label", classes,
             "tuple(map(str, range(10))) names ten by their numbers",
         )  # fmt: skip
     if len(classes) < 2 or len(set(classes)) < len(classes):

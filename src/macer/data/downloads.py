@@ -1,4 +1,4 @@
-"""The official sources of the data sets: where each file comes from, its size and its SHA-256."""
+"""Download data sets from their official sources; each file's size and SHA-256 are checked."""
 
 import gzip
 import hashlib
@@ -13,8 +13,7 @@ from typing import NamedTuple, Protocol
 
 from macer.errors import Mistake
 from macer.system.files import sha256_of_file
-
-Progress = Callable[[str, int, int | None], None]  # (address, bytes received, bytes expected)
+from macer.system.progress import bar
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60  # seconds without a byte
@@ -22,14 +21,14 @@ _LARGEST_TAR = 1 << 28  # bytes; CIFAR-10's takes 184,000,000
 
 
 class Readable(Protocol):
-    """What gives its bytes block by block."""
+    """A stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many of the next bytes; none at the end."""
+        """The next bytes, at most `size`; none at the end."""
 
 
 class File(NamedTuple):
-    """A file as it lies in the data folder."""
+    """A file in the data folder."""
 
     path: str
     size: int
@@ -37,7 +36,7 @@ class File(NamedTuple):
 
 
 class Download(NamedTuple):
-    """One address and the files that come out of it."""
+    """One address and the files that its content holds."""
 
     address: str
     limit: int  # bytes of the transfer
@@ -58,7 +57,7 @@ def gunzip(path: Path) -> Iterator[tuple[str, Readable]]:
 
 
 class _LimitedGzip(gzip.GzipFile):
-    """A stream that gives at most _LARGEST_TAR bytes: an archive's headers may claim any size."""
+    """A gzip stream of at most _LARGEST_TAR bytes; an archive's headers may claim any size."""
 
     given = 0
 
@@ -72,7 +71,7 @@ class _LimitedGzip(gzip.GzipFile):
 
 
 def untar(path: Path) -> Iterator[tuple[str, Readable]]:
-    """Yield the regular files of a gzipped tar archive one by one; nothing is extracted."""
+    """Yield the regular files of a gzipped tar archive; nothing is extracted."""
     with (
         path.open("rb") as packed,
         _LimitedGzip(fileobj=packed) as unzipped,
@@ -112,6 +111,7 @@ def _svhn(name: str, size: int, sha256: str) -> Download:
     return Download(address, size, plain, {"": File(f"svhn/{name}", size, sha256)})
 
 
+# By the data set's name in DATASETS in sets.py.
 SOURCES: dict[str, tuple[Download, ...]] = {
     "mnist": _idx(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -159,11 +159,11 @@ SOURCES: dict[str, tuple[Download, ...]] = {
 }
 
 
-def download(name: str, folder: Path, *, progress: Progress | None = None) -> list[Path]:
-    """Fetch the missing files of a data set into the folder; return the paths of all its files.
+def download(name: str, folder: Path) -> list[Path]:
+    """Download the missing files of a data set into the folder; return the paths of all its files.
 
-    A file appears under its name only when its size and SHA-256 are right; an existing file is
-    never overwritten.
+    A file appears under its name only after its size and SHA-256 were checked. An existing file is
+    never overwritten. A progress bar is shown for each address.
     """
     if name not in SOURCES:
         raise Mistake(
@@ -172,14 +172,14 @@ def download(name: str, folder: Path, *, progress: Progress | None = None) -> li
     paths = []
     for source in SOURCES[name]:
         paths += [folder / file.path for file in source.files.values()]
-        missing = {m: file for m, file in source.files.items() if not _is_good(folder, file)}
+        missing = {m: file for m, file in source.files.items() if not _exists(folder, file)}
         if missing:
-            _fetch(source, missing, folder, progress)
+            _fetch(source, missing, folder)
     return paths
 
 
-def _is_good(folder: Path, file: File) -> bool:
-    """Whether the file is here; refuses one that is here with other contents."""
+def _exists(folder: Path, file: File) -> bool:
+    """Whether the folder has the file; a file with other contents is refused."""
     path = folder / file.path
     if not path.exists():
         return False
@@ -192,15 +192,13 @@ def _is_good(folder: Path, file: File) -> bool:
     return True
 
 
-def _fetch(
-    source: Download, files: dict[str, File], folder: Path, progress: Progress | None
-) -> None:
+def _fetch(source: Download, files: dict[str, File], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Inside the folder, so that the last step is a rename and never a copy.
+        # Inside the folder, so that the last step is a rename and not a copy.
         with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
             packed = Path(scratch, "transfer")
-            _transfer(source, packed, progress)
+            _transfer(source, packed)
             _unpack(source, files, packed, folder)
     except (OSError, EOFError, http.client.HTTPException, tarfile.TarError, zlib.error) as error:
         raise Mistake(
@@ -209,29 +207,32 @@ def _fetch(
         ) from error
 
 
-def _transfer(source: Download, packed: Path, progress: Progress | None) -> None:
-    with (
-        urllib.request.urlopen(source.address, timeout=_TIMEOUT) as response,
-        packed.open("wb") as out,
-    ):
+def _transfer(source: Download, packed: Path) -> None:
+    with urllib.request.urlopen(source.address, timeout=_TIMEOUT) as response:
         length = response.headers.get("Content-Length")
         expected = int(length) if length and length.isdecimal() else None
+        # Without a length, the limit makes the time left an upper bound.
+        total = source.limit if expected is None else expected
         received = 0
-        while block := response.read(_BLOCK):
-            received += len(block)
-            if received > source.limit:
-                raise Mistake(
-                    f"{source.address} must be at most {source.limit:,} bytes, got more; "
-                    "nothing was kept"
-                )
-            out.write(block)
-            if progress is not None:
-                progress(source.address, received, expected)
-    # A closed connection reads like the end of the file.
+        with packed.open("wb") as out, bar(_task(source), total, "bytes") as advance:
+            while block := response.read(_BLOCK):
+                received += len(block)
+                if received > source.limit:
+                    raise Mistake(
+                        f"{source.address} must be at most {source.limit:,} bytes, got more; "
+                        "nothing was kept"
+                    )
+                out.write(block)
+                advance(len(block))
+    # A connection that is closed too early reads like the end of the file.
     if expected is not None and received != expected:
         raise Mistake(
             f"{source.address} must be {expected:,} bytes, got {received:,}; download again"
         )
+
+
+def _task(source: Download) -> str:
+    return f"downloading {source.address.rpartition('/')[2]}"
 
 
 def _unpack(source: Download, files: dict[str, File], packed: Path, folder: Path) -> None:

@@ -1,113 +1,31 @@
-"""How the files of image data sets lie and are read; no file runs code."""
+"""Read the file formats of image data sets; no file runs code."""
 
 import gzip
 import io
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from macer.data.split import Split
 from macer.errors import Mistake
 from macer.system.files import opened, read_file
 from macer.system.pickles import Call, RefusedName, read_pickle
 
-if TYPE_CHECKING:
-    from macer.data.image_files import ImageFiles
-
-SPLITS = ("train", "test")
-
 _CIFAR10_IMAGES = 10_000  # in every batch file
 _CIFAR10_RECORD = 1 + 3 * 32 * 32
 _LARGEST_IDX = 1 << 30  # bytes, unzipped; EMNIST's 697,932 images take half of it
-_LARGEST_PICKLE = 1 << 26
+_LARGEST_PICKLE = 1 << 26  # bytes
 _BLOCK = 1 << 20
 
 
-Images: TypeAlias = "np.ndarray | ImageFiles"  # np.asarray() makes an array of either
-
-
-ARRAYS = "arrays"  # the data set's name of images that a caller hands over
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The images of one split and their labels, which it can be unpacked into.
-
-    Args:
-        images: (images, channels, height, width) uint8, contiguous; or the files they are in
-        labels: (images,) int64
-        dataset: name of the data set that they come from
-    """
-
-    images: Images
-    labels: np.ndarray
-    dataset: str = ARRAYS
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.images, self.labels))
-
-    def part(self, start: int, stop: int | None = None) -> "Split":
-        """The images from one number to before another, with their labels."""
-        rows = slice(start, stop)
-        return replace(self, images=self.images[rows], labels=self.labels[rows])
-
-
-class Layout(NamedTuple):
-    """How the files of a data set lie in the data folder, and what reads them."""
-
-    folders: tuple[str, ...]  # in order of preference
-    train: tuple[str, ...]
-    test: tuple[str, ...]
-    reader: Callable[[Sequence[Path]], Split]
-    gzipped: bool = False  # the names may end in .gz
-
-    def files(self, folder: Path, split: str) -> list[Path] | None:
-        """Paths of a split's files, in the place that has files of the data set; else None."""
-        place = self.place(folder)
-        return self._paths(place, split) if place else None
-
-    def place(self, folder: Path) -> Path | None:
-        """The first folder that has one of the splits: both are read from there."""
-        found = (
-            place
-            for place in self._places(folder)
-            if any(self._paths(place, split)[0].exists() for split in SPLITS)
-        )
-        return next(found, None)
-
-    def _paths(self, place: Path, split: str) -> list[Path]:
-        names = self.train if split == "train" else self.test
-        return [self._gzipped_or_not(place / name) for name in names]
-
-    def _gzipped_or_not(self, path: Path) -> Path:
-        gzipped = path.with_name(f"{path.name}.gz")
-        return gzipped if self.gzipped and gzipped.exists() and not path.exists() else path
-
-    def _places(self, folder: Path) -> list[Path]:
-        """The folders to look in; the data folder may itself be the data set's own."""
-        return [place for name in self.folders for place in _joined(folder, Path(name))]
-
-
-def _joined(folder: Path, name: Path) -> Iterator[Path]:
-    """The name under the folder, then where the folder's path already has its beginning.
-
-    data, MNIST/raw → data/MNIST/raw
-    data/MNIST, MNIST/raw → data/MNIST/MNIST/raw, data/MNIST/raw
-    """
-    yield folder / name
-    for shared in range(1, len(name.parts) + 1):
-        if folder.absolute().parts[-shared:] == name.parts[:shared]:
-            yield folder.joinpath(*name.parts[shared:])
-
-
-def _size_mistake(path: Path, expected: int, found: int, remark: str = "") -> Mistake:
+def _size_mistake(path: Path, expected: int, size: int, remark: str = "") -> Mistake:
     return Mistake(
-        f"{path} must be {expected:,} bytes, got {found:,}{remark}; delete it and download again"
+        f"{path} must be {expected:,} bytes, got {size:,}{remark}; delete it and download again"
     )
 
 
@@ -133,7 +51,7 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
 
 
 def _idx_array(path: Path, file: io.BufferedReader | gzip.GzipFile, dimensions: int) -> np.ndarray:
-    """The array of an idx stream, for which no more memory is taken than its header names."""
+    """The array of an idx stream; it takes no more memory than the header says."""
     start = 4 + 4 * dimensions
     header, _ = _read(file, start)
     if len(header) < start:
@@ -149,15 +67,15 @@ def _idx_array(path: Path, file: io.BufferedReader | gzip.GzipFile, dimensions: 
         raise Mistake(
             f"{path} must hold at most {_LARGEST_IDX:,} bytes, got a header of {expected:,}"
         )
-    data, whole = _read(file, expected - start + 1)  # one more, to see whether there is more
+    data, whole = _read(file, expected - start + 1)  # one more, to notice a longer file
     if len(data) != expected - start or not whole:
-        found = start + len(data)
-        raise _size_mistake(path, expected, found, "" if whole else ", a gzip file cut short")
+        size = start + len(data)
+        raise _size_mistake(path, expected, size, "" if whole else ", a gzip file cut short")
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def _read(file: io.BufferedReader | gzip.GzipFile, size: int) -> tuple[bytearray, bool]:
-    """At most so many bytes, and whether a zipped stream was not cut short before."""
+    """At most `size` bytes, and whether the stream is whole: a gzip stream may be cut short."""
     data = bytearray()
     try:
         while len(data) < size and (block := file.read1(min(_BLOCK, size - len(data)))):
@@ -174,20 +92,20 @@ def read_cifar10_binary(paths: Sequence[Path]) -> Split:
     for path in paths:
         with opened(path) as file:
             batches.append(np.frombuffer(file.read(expected), np.uint8))
-        if (found := path.stat().st_size) != expected:
-            raise _size_mistake(path, expected, found)
+        if (size := path.stat().st_size) != expected:
+            raise _size_mistake(path, expected, size)
     records = np.concatenate(batches).reshape(-1, _CIFAR10_RECORD)
     return Split(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64))
 
 
 def read_cifar10_python(paths: Sequence[Path]) -> Split:
-    """Read batches of CIFAR-10's Python version; nothing in their pickles is called."""
+    """Read batches of CIFAR-10's Python version; no function in their pickles is called."""
     batches = [_cifar10_batch(path) for path in paths]
     images = np.concatenate([batch.images for batch in batches])
     return Split(images, np.concatenate([batch.labels for batch in batches]))
 
 
-# With these NumPy's arrays are pickled; none of them is called.
+# NumPy pickles arrays with these functions; none of them is called.
 _ARRAYS = (
     "numpy.core.multiarray._reconstruct",
     "numpy._core.multiarray._reconstruct",
@@ -218,7 +136,7 @@ def _cifar10_batch(path: Path) -> Split:
 
 
 def _recorded_array(recorded: Any) -> np.ndarray:
-    """Array of bytes from what NumPy pickles: (version, shape, dtype, column-major, bytes)."""
+    """The array of bytes in NumPy's pickled state: (version, shape, dtype, column-major, bytes)."""
     _, shape, dtype, column_major, data = recorded.state
     if dtype.arguments[0] != "u1":
         raise TypeError(f"dtype must be u1, got {dtype.arguments[0]!r}")

@@ -1,8 +1,8 @@
-"""Images of any size that stay in their files until they are asked for: ImageNet.
+"""Images of any size that stay in their files until they are needed, as for ImageNet.
 
-A test image is the middle of its file: shorter side to 256, then the central 224 × 224.
+A test image is the middle of its file: the shorter side becomes 256, then 224 × 224 are cropped.
 A training image is a random part of its file, resized to 224 × 224.               [Szegedy+15]
-Both as in the field's own code, so that its weights and logs fit.
+Both are as in the field's own code, so that its weights and logs are comparable.
 """
 
 import math
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from macer.data.formats import Split
 from macer.data.image_folder import (
     LARGEST_IMAGE,
     image_classes,
@@ -22,11 +21,12 @@ from macer.data.image_folder import (
     reading_order,
     whole_image,
 )
+from macer.data.split import Split
 from macer.errors import Mistake
 
 SIDE = 224
 SHORTER_SIDE = 256
-# Decoding and resizing run without Python's lock, on the cores that this process may use.
+# Decoding and resizing release Python's lock, so threads use all cores of this process.
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 THREADS = min(_CORES or 1, 32)
 
@@ -37,13 +37,13 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 
 class ImageFiles:
-    """A part of a data set, for which an array of its pixels would be too large.
+    """Images in files, for a data set whose pixels are too large for one array.
 
     Like an array it has a shape and can be indexed; np.asarray() reads the middle of each file.
 
     Args:
-        folder: what the names are relative to.
-        names: of the files.
+        folder: the names are relative to it.
+        names: the files' names.
     """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
@@ -55,8 +55,8 @@ class ImageFiles:
         return len(self.names)
 
     def __getitem__(self, places: slice | Sequence[int]) -> "ImageFiles":
-        some = self.names[places] if isinstance(places, slice) else [self.names[i] for i in places]
-        return ImageFiles(self.folder, some)
+        names = self.names[places] if isinstance(places, slice) else [self.names[i] for i in places]
+        return ImageFiles(self.folder, names)
 
     def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         pixels = np.empty(self.shape, np.uint8)
@@ -79,7 +79,7 @@ class ImageFiles:
             return _channels_first(pixels.crop(box).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
     def sizes(self) -> Iterator[tuple[str, int]]:
-        """The name of each file and its size in bytes: what tells one data set from another."""
+        """The name of each file and its size in bytes."""
         for name in self.names:
             yield name, (self.folder / name).stat().st_size
 
@@ -93,8 +93,8 @@ def read_middle(file: Path) -> np.ndarray:
         width, height = (side * SHORTER_SIDE // shorter for side in image.size)
         if width * height > LARGEST_IMAGE:
             raise Mistake(
-                f"{file} must not be so narrow: with its shorter side made {SHORTER_SIDE} it would "
-                f"have {width}×{height} pixels, got {image.width}×{image.height}"
+                f"{file} must be less narrow: with a shorter side of {SHORTER_SIDE} it would have "
+                f"{width}×{height} pixels, got {image.width}×{image.height}"
             )
         pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
@@ -105,15 +105,15 @@ def random_box(width: int, height: int, least: float, random: np.random.Generato
     """A random part of an image.                                                 [Szegedy+15]
 
     area ~ U(least, 1) · width · height,  log ratio ~ U(log ¾, log 4⁄3)
-    w = √(area · ratio),  h = √(area / ratio),  anywhere;  the first of ten draws that fits
-    else the largest middle part whose ratio is within [¾, 4⁄3]
+    w = √(area · ratio),  h = √(area / ratio),  at a random place;  the first of ten draws that fits
+    If none fits: the largest middle part whose ratio is within [¾, 4⁄3].
     """
     for _ in range(_TRIES):
         area = random.uniform(least, 1.0) * width * height
         ratio = math.exp(random.uniform(math.log(_NARROWEST), math.log(_WIDEST)))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            left, top = (int(random.integers(room + 1)) for room in (width - w, height - h))
+            left, top = (int(random.integers(rest + 1)) for rest in (width - w, height - h))
             return _box(left, top, w, h)
     w = min(width, round(height * _WIDEST))
     h = min(height, round(width / _NARROWEST))
@@ -129,14 +129,14 @@ def _channels_first(image: object) -> np.ndarray:
 
 
 def read_image_files(paths: Sequence[Path]) -> Split:
-    """The files FOLDER/CLASS/*.jpg, those of training mixed; none is read yet."""
+    """List the files FOLDER/CLASS/*.jpg, training files in mixed order; no pixels are read."""
     (folder,) = paths
     names: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(image_classes(folder.parent, ("train", "val"))):
-        found = image_names(folder / name)
-        names += [f"{name}/{file}" for file in found]
-        labels += [label] * len(found)
+        files = image_names(folder / name)
+        names += [f"{name}/{file}" for file in files]
+        labels += [label] * len(files)
     if not names:
         raise Mistake(
             f"no images in {folder}: expected {folder}/CLASS/*.JPEG, each in a folder of its class"

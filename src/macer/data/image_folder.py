@@ -1,4 +1,4 @@
-"""Images in folders named after their classes: train/CLASS/*.png or *.jpg, and test/ likewise."""
+"""Read images from folders named after classes: train/CLASS/*.png or *.jpg, test/ likewise."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.data.formats import SPLITS, Split
+from macer.data.split import SPLITS, Split
 from macer.errors import Mistake
 from macer.system.files import opened
 
@@ -21,43 +21,44 @@ if TYPE_CHECKING:
 
 _IMAGE_KINDS = (".png", ".jpg", ".jpeg")
 LARGEST_IMAGE = 1 << 26  # pixels
-MOST_PIXELS = 1 << 33  # bytes of a data set in memory
-MOST_CLASSES = 1 << 16
+MAX_PIXELS = 1 << 33  # bytes of a data set in memory
+MAX_CLASSES = 1 << 16
 _LARGEST_FILE = 1 << 28  # bytes of an image
-_MOST_SCANS = 50  # of a JPEG, each of which goes over all its pixels; others have about ten
-_LARGE_IMAGE = 1 << 22  # pixels; of larger images one is decoded at a time, in about 14 bytes each
-_LARGE_IMAGES = threading.Lock()
+_MAX_SCANS = 50  # of a JPEG; each scan decodes all its pixels, and about ten are usual
+_LARGE_IMAGE = 1 << 22  # pixels; decoding takes about 14 bytes for each of them
+_LARGE_IMAGES = threading.Lock()  # one large image is decoded at a time
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, ...]:
-    """Sorted class names: the folders in those of the two splits, which must agree."""
+    """The sorted class names: the names of the folders in both splits, which must agree."""
     train, test = splits
-    names = {split: found for split in splits if (found := _class_folders(folder / split))}
+    names = {split: classes for split in splits if (classes := _class_folders(folder / split))}
     if not names:
         raise Mistake(f"no images in {folder}: expected {folder / train}/CLASS/*.png or *.jpg")
-    if len(names) == 2 and (lone := sorted(names[train] ^ names[test])):
-        only = train if lone[0] in names[train] else test
+    if len(names) == 2 and (unmatched := sorted(names[train] ^ names[test])):
+        split = train if unmatched[0] in names[train] else test
         raise Mistake(
             f"classes in {folder / train} and {folder / test} must agree, "
-            f"got {lone[0]!r} in {only} only"
+            f"got {unmatched[0]!r} in {split} only"
         )
     return tuple(sorted(set().union(*names.values())))
 
 
 def _class_folders(folder: Path) -> set[str]:
     paths = folder.iterdir() if folder.is_dir() else ()
-    found = (path.name for path in paths if path.is_dir() and not path.name.startswith("."))
-    names = set(islice(found, MOST_CLASSES + 1))
-    if len(names) > MOST_CLASSES:
-        raise Mistake(f"{folder} must have at most {MOST_CLASSES:,} folders of classes, got more")
-    return names
+    names = (path.name for path in paths if path.is_dir() and not path.name.startswith("."))
+    classes = set(islice(names, MAX_CLASSES + 1))
+    if len(classes) > MAX_CLASSES:
+        raise Mistake(f"{folder} must have at most {MAX_CLASSES:,} folders of classes, got more")
+    return classes
 
 
 def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
-    """The order of a split's images, which lie class after class: those of training are mixed.
+    """The order in which a split's images are read: class after class, but mixed for training.
 
-    So the last ones, which are held out, and the first ones, which have labels, are of all classes.
+    So the last training images, which may be held out, and the first ones, which may be the only
+    ones with labels, come from all classes.
     """
     if folder.name != "train":
         return np.arange(images)
@@ -65,31 +66,31 @@ def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Sorted names of the image files in a folder; none if there is no such folder."""
+    """The sorted names of the image files in a folder; none if the folder does not exist."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path.name for path in paths if path.suffix.lower() in _IMAGE_KINDS)
 
 
 def read_image_folder(paths: Sequence[Path]) -> Split:
-    """Read folder/CLASS/*.png or *.jpg: one channel if every image of both splits is grey."""
+    """Read folder/CLASS/*.png or *.jpg; one channel if every image of both splits is grey."""
     (folder,) = paths
     classes = image_classes(folder.parent)
     files = {split: _with_labels(folder.parent / split, classes) for split in SPLITS}
     mode, size = _common_format(file for split in SPLITS for file, _ in files[split])
-    listed = files[folder.name]
-    if not listed:
+    by_class = files[folder.name]
+    if not by_class:
         raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
-    chosen = [listed[i] for i in reading_order(folder, len(listed))]
-    shape = (len(chosen), len(mode), size[1], size[0])
-    if math.prod(shape) > MOST_PIXELS:
+    ordered = [by_class[i] for i in reading_order(folder, len(by_class))]
+    shape = (len(ordered), len(mode), size[1], size[0])
+    if math.prod(shape) > MAX_PIXELS:
         raise Mistake(
-            f"{folder} must take at most {MOST_PIXELS:,} bytes of memory, got {len(chosen):,} "
+            f"{folder} must take at most {MAX_PIXELS:,} bytes of memory, got {len(ordered):,} "
             f"images of {size[0]}×{size[1]}, which take {math.prod(shape):,}; resize them"
         )
     images = np.empty(shape, np.uint8)
-    for image, (file, _) in zip(images, chosen, strict=True):
+    for image, (file, _) in zip(images, ordered, strict=True):
         image[:] = read_image(file, channels=len(mode))
-    return Split(images, np.array([label for _, label in chosen], np.int64))
+    return Split(images, np.array([label for _, label in ordered], np.int64))
 
 
 def _with_labels(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
@@ -101,7 +102,7 @@ def _with_labels(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]
 
 
 def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
-    """The mode, 'L' or 'RGB', and the one size (width, height) of all files."""
+    """The mode, 'L' or 'RGB', and the size (width, height) that all files share."""
     mode, size = "L", None
     for file in files:
         with opened_image(file) as image:
@@ -117,7 +118,7 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
 
 @contextmanager
 def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
-    """The image with its header decoded and its pixels not."""
+    """Open an image: its header is decoded and checked, its pixels are not."""
     from PIL import Image
 
     with opened(file, limit=_LARGEST_FILE) as stream:
@@ -136,24 +137,24 @@ def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
 def _check_image(image: "ImageFile.ImageFile") -> None:
     file = os.fsdecode(image.filename)
     if image.width * image.height > LARGEST_IMAGE:
-        found = f"{image.width}×{image.height}"
-        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {found}")
+        size = f"{image.width}×{image.height}"
+        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {size}")
     if image.mode not in _EIGHT_BIT_MODES:
-        raise Mistake(f"{file} must have 8 bits a channel, got mode {image.mode!r}; convert it")
+        raise Mistake(f"{file} must have 8 bits per channel, got mode {image.mode!r}; convert it")
     if image.format == "PNG" and getattr(image, "is_animated", False):
         raise Mistake(f"{file} must be one image, got an animation; save one frame")
 
 
 def _reason(error: Exception) -> str:
-    """What Pillow says, without the stream that it was given."""
+    """Pillow's message without the name of its stream."""
     return str(error).partition(" <_io.")[0]
 
 
 def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
-    """The image with its pixels read, in mode 'L' or 'RGB'."""
+    """Read the pixels of an image, in mode 'L' or 'RGB'."""
     file = os.fsdecode(image.filename)
-    if (scans := _scans(image)) > _MOST_SCANS:
-        raise Mistake(f"{file} must have at most {_MOST_SCANS} scans, got {scans:,}; save it anew")
+    if (scans := _scans(image)) > _MAX_SCANS:
+        raise Mistake(f"{file} must have at most {_MAX_SCANS} scans, got {scans:,}; save it again")
     try:
         return image.convert(mode)
     except (OSError, SyntaxError, ValueError) as error:
@@ -161,7 +162,7 @@ def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
 
 
 def _scans(image: "ImageFile.ImageFile") -> int:
-    """How often a JPEG goes over its pixels."""
+    """The number of scans of a JPEG."""
     if image.format == "PNG" or image.fp is None:
         return 0
     image.fp.seek(0)  # Pillow itself seeks to the pixels

@@ -1,7 +1,7 @@
-"""SVHN's cropped digits in MATLAB's files, version 5.
+"""Read SVHN's cropped digits from MATLAB files of version 5.
 
-128 bytes of header, then elements: type and size, four bytes each, and as many bytes of content,
-which may be zipped.
+A file has a header of 128 bytes, then elements. An element has its type and its size, four bytes
+each, and then its content, which may be zipped.
 """
 
 import io
@@ -14,12 +14,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from macer.data.formats import Split
+from macer.data.split import Split
 from macer.errors import Mistake
 from macer.system.files import read_file
 
 _LARGEST = 1 << 29  # bytes, unzipped or not; the training images take 225,000,000
-_MOST_ELEMENTS = 16  # SVHN has two
+_MAX_ELEMENTS = 16  # SVHN has two
 _ZIPPED = 15
 _BLOCK = 1 << 20
 _NUMBERS = ("double", "single", *(f"{s}int{bits}" for s in ("", "u") for bits in (8, 16, 32, 64)))
@@ -54,11 +54,11 @@ def read_svhn(paths: Sequence[Path]) -> Split:
 
 
 def _check_elements(content: bytes) -> None:
-    """Refuse what would be read at length or grow large when it is unzipped."""
+    """Refuse a file with many elements, or with elements that are large when unzipped."""
     size = 0
     for count, (kind, element) in enumerate(_elements(content)):
-        if count == _MOST_ELEMENTS:
-            raise ValueError(f"more than {_MOST_ELEMENTS} variables")
+        if count == _MAX_ELEMENTS:
+            raise ValueError(f"more than {_MAX_ELEMENTS} variables")
         for block in _unzipped(element) if kind == _ZIPPED else (element,):
             size += len(block)
             if size > _LARGEST:
@@ -81,11 +81,11 @@ def _unzipped(element: memoryview) -> Iterator[bytes]:
         rest = stream.unconsumed_tail
 
 
-def _refuse(path: Path, found: str) -> NoReturn:
+def _refuse(path: Path, content: str) -> NoReturn:
     published = {"train_32x32.mat": 182_040_794, "test_32x32.mat": 64_275_384}
     raise Mistake(
         f"{path} must be a MATLAB file of {published[path.name]:,} bytes with "
         "X (32, 32, 3, images) uint8 and y (images, 1) in 1 to 10, "
-        f"got {path.stat().st_size:,} bytes: {found}; "
+        f"got {path.stat().st_size:,} bytes: {content}; "
         "delete it and download again"
     )

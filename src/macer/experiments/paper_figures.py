@@ -1,5 +1,6 @@
 """The paper's figures: our radius–accuracy curves, and what the paper published as points."""
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +29,7 @@ def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
         found = _with_soft(item, found)
     panels = _panels(item, found)
     columns = min(COLUMNS[item.panels], len(panels))
-    lines = -(-len(panels) // columns)
+    lines = math.ceil(len(panels) / columns)
     figure = new_figure(4.2 * columns, 3.4 * lines + 0.3)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for (title, rows), axes in zip(panels, grid.flat, strict=False):

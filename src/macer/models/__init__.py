@@ -1,1 +1,1 @@
-"""Networks: by name, with their weights, as they are certified."""
+"""Networks by name, their weights from files, and the network that is certified."""

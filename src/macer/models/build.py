@@ -1,4 +1,4 @@
-"""Models by name: normalisation, then a network of ours or of the user's."""
+"""Build models by name: normalisation, then a network from `MODELS` or from the user's code."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from macer.errors import Mistake
 from macer.models.networks import MODELS, Normalize
+from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 
 Shape = tuple[int, int, int]
@@ -25,15 +26,15 @@ def build_model(
 ) -> nn.Sequential:
     """Normalisation and network on the CPU, tried once on black images of the given shape.
 
-    Initial weights come from torch's global generator: seed it first.
+    Initial weights come from torch's global generator, which the caller seeds.
 
     Args:
         name: a key of `MODELS`, or `package.module:function` for a function that returns an
-            nn.Module; it is given num_classes and channels if it takes them.
+            nn.Module; the function gets num_classes and channels if it takes them.
         shape: (channels, height, width)
         mean: (channels,), 0 by default
         std: (channels,), 1 by default
-        folder: of the function's module; by default the current folder is searched first.
+        folder: where the function's module is; by default the current folder is searched first.
     """
     channels = shape[0]
     normalize = Normalize(
@@ -48,7 +49,7 @@ def build_model(
             "or name a function of your own as package.module:function"
         )
     else:
-        network = _foreign_network(name, num_classes=num_classes, channels=channels, folder=folder)
+        network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
     model = nn.Sequential(normalize, network).cpu()
     _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
     return model
@@ -60,15 +61,13 @@ def _per_channel(
     if values is None:
         return (default,) * channels
     if len(values) != channels:
-        raise Mistake(f"{name} must have {channels} values, one a channel, got {tuple(values)}")
+        raise Mistake(f"{name} must have {channels} values, one per channel, got {tuple(values)}")
     return values
 
 
-def _foreign_network(
-    name: str, *, num_classes: int, channels: int, folder: str | None
-) -> nn.Module:
+def _user_network(name: str, *, num_classes: int, channels: int, folder: str | None) -> nn.Module:
     function = import_function(name, folder)
-    if isinstance(function, nn.Module):  # callable too, but on images
+    if isinstance(function, nn.Module):  # it is callable too, but with images
         raise Mistake(f"model {name!r} must be a function that returns an nn.Module, got a network")
     arguments = _accepted(function, num_classes=num_classes, channels=channels)
     try:
@@ -87,10 +86,10 @@ def _foreign_network(
 def _accepted(
     function: Callable[..., object], *, num_classes: int, channels: int
 ) -> dict[str, Any]:
-    """Keep the arguments that the function takes.
+    """The arguments that the function takes.
 
-    A function with **kwargs is given num_classes alone: torchvision's pass kwargs on to a class
-    that knows num_classes but not channels.
+    A function with **kwargs gets num_classes only, since torchvision's functions pass kwargs to a
+    class that takes num_classes but not channels.
     """
     parameters = inspect.signature(function).parameters
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -102,13 +101,13 @@ def _accepted(
 
 
 def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
-    """Run once in eval mode, leaving modes, statistics and the generator as they were."""
+    """Run the model once in eval mode; modes, statistics and the generator stay as they were."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             return model.eval()(torch.zeros(2, *shape, device="cpu"))
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        size = "×".join(map(str, shape))
+        size = shape_text(shape)
         raise Mistake(
             f"model {name!r} does not take {size} images: {first_line(error)}; "
             "choose another model or another data set"

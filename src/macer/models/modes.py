@@ -1,4 +1,4 @@
-"""The mode of a network, training or eval, and the type of its weights."""
+"""A network's mode, training or eval, and the type of its weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from torch import nn
 
 
 def network_dtype(model: nn.Module) -> torch.dtype:
-    """The type of the network's weights, which is that of the images it is given."""
+    """The type of the network's weights; its images must have the same type."""
     types = (p.dtype for p in model.parameters() if p.is_floating_point())
     return next(types, torch.float32)
 
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """The models in eval mode, each of their parts back in its own mode afterwards."""
+    """Put the models into eval mode; afterwards each of their parts gets its own mode back."""
     training = [part for model in models for part in model.modules() if part.training]
     for model in models:
         model.eval()

@@ -1,7 +1,7 @@
-"""Networks: a name is a function in `MODELS`; normalisation is the first layer of every model.
+"""The networks, by name in `MODELS`; normalisation is the first layer of every model.
 
-Parameter names and shapes are those of published checkpoints: `resnet50` is torchvision's,
-`resnet20` and `resnet110` are those of the code of [Cohen+19], `lenet` is that of [Zhai+20].
+Parameter names and shapes are those of published checkpoints: `resnet50` has torchvision's,
+`resnet20` and `resnet110` have those of the code of [Cohen+19], `lenet` that of [Zhai+20].
 
 [Cohen+19]  Certified Adversarial Robustness via Randomized Smoothing. ICML 2019.
 [He+15]     Delving Deep into Rectifiers. ICCV 2015.
@@ -26,7 +26,7 @@ class Normalize(nn.Module):
     """Per-channel normalisation, (x − mean) / std, for images in [0, 1].
 
     Args:
-        mean: (channels,); 0 with a std of 1 leaves the images as they are.
+        mean: (channels,); a mean of 0 and a std of 1 leave the images as they are.
         std: (channels,)
     """
 
@@ -37,7 +37,7 @@ class Normalize(nn.Module):
         super().__init__()
         if len(mean) != len(std):
             raise Mistake(
-                f"mean and std must have one value a channel each, got {len(mean)} and {len(std)}"
+                f"mean and std must have one value per channel, got {len(mean)} and {len(std)}"
             )
         if not all(map(math.isfinite, mean)):
             raise Mistake(f"mean must be finite, got {tuple(mean)}")
@@ -63,25 +63,25 @@ class LeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (images, num_classes) of images (images, channels, 28, 28)."""
-        # Unlike the paper's code: pool, then ReLU. Both are monotone, so they commute: the same
-        # function for a quarter of the ReLU's work.
+        # Unlike the paper's code: pool, then ReLU. Both are monotone, so their order does not
+        # change the result, and ReLU has a quarter of the work.
         x = F.relu(F.max_pool2d(self.conv1(x), 2))
         x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        # flatten follows the logical order, so channels-last images give the same logits.
+        # flatten follows the logical order, so that channels-last images give the same logits.
         logits: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
         return logits
 
 
 def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """Convolution that keeps the image size at stride 1; the bias is the batch-norm's."""
+    """Convolution that keeps the image size at stride 1; the batch-norm after it has the bias."""
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """Identity where shapes agree, else a projection. [He+16, §3.3, option B]
+    """Identity if the shapes agree, else a projection. [He+16, §3.3, option B]
 
-    Unlike [He+16, §4.2], which pads with zeros on CIFAR (option A): the networks of [Cohen+19]
-    and [Zhai+20] project there too.
+    Unlike [He+16, §4.2], which pads with zeros for CIFAR (option A): the networks of [Cohen+19]
+    and [Zhai+20] project for CIFAR too.
     """
     if stride == 1 and inputs == outputs:
         return nn.Identity()
@@ -111,7 +111,7 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """1×1, 3×3 and 1×1 convolutions beside a shortcut. [He+16, fig. 5 right]
 
-    Unlike the paper: the 3×3 convolution carries the stride, as in torchvision's weights.
+    Unlike the paper: the 3×3 convolution has the stride, as in torchvision's weights.
     """
 
     expansion: ClassVar[int] = 4
@@ -136,16 +136,14 @@ class Bottleneck(nn.Module):
 
 
 Block = type[BasicBlock] | type[Bottleneck]
-
-
 Stem = Literal["small", "halving", "large"]
 
 
 def _stem(kind: Stem, channels: int, width: int) -> dict[str, nn.Module]:
-    """First layers, for small images or large ones. [He+16, §4.2; table 1]
+    """The first layers, for small or large images. [He+16, §4.2; table 1]
 
-    small: 3×3; large: 7×7 with stride 2, then pooling; halving: 4×4 with stride 2, ours, which
-    leaves nothing at the full size, where a layer costs the most memory traffic.
+    small: 3×3; large: 7×7 with stride 2, then pooling; halving: 4×4 with stride 2. The last is
+    ours: no layer works at the full size, where a layer costs the most memory traffic.
     """
     convolutions = {
         "small": partial(_conv, size=3),
@@ -159,7 +157,7 @@ def _stem(kind: Stem, channels: int, width: int) -> dict[str, nn.Module]:
 
 
 def _stage(block: Block, inputs: int, width: int, *, blocks: int, stride: int) -> nn.Sequential:
-    """Blocks of one width, of which the first carries the stride."""
+    """Blocks of one width; the first has the stride."""
     outputs = width * block.expansion
     first = block(inputs, width, stride=stride)
     return nn.Sequential(first, *(block(outputs, width, stride=1) for _ in range(1, blocks)))
@@ -174,11 +172,12 @@ def resnet(
     channels: int,
     stem: Stem = "small",
 ) -> nn.Sequential:
-    """Residual network, a chain of named layers. [He+16]
+    """A residual network as a sequence of named layers. [He+16]
 
     Args:
-        blocks: number of blocks of each stage; a stage halves the image and doubles the width.
-        width: of the stem and the first stage.
+        blocks: the number of blocks in each stage; each stage but the first halves the image and
+            doubles the width.
+        width: channels of the stem and of the first stage.
     """
     layers = _stem(stem, channels, width)
     inputs = width
@@ -241,7 +240,7 @@ def resnet50(*, num_classes: int, channels: int) -> nn.Module:
 def wide14(*, num_classes: int, channels: int) -> nn.Module:
     """Fourteen wide layers for 32×32 images, none of them at the full size.
 
-    Made to train and certify fast: a tensor core is busy with 128 channels and more, and most
+    It is made for fast training and certification: 128 channels keep a tensor core busy, and most
     memory traffic is at the full size. 3.3 million parameters, 6.6 MB in half precision.
     """
     return resnet(
@@ -254,6 +253,8 @@ def wide14(*, num_classes: int, channels: int) -> nn.Module:
     )
 
 
+# To add a network, add its function here; `--model`, recipes and tests take the name from this
+# table. The function takes num_classes and channels and returns logits (images, num_classes).
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet": lenet,
     "resnet18": resnet18,

@@ -1,8 +1,8 @@
-"""The normalisation before a network from elsewhere: told by its file or by the user.
+"""The normalisation before a network from another project, from its file or from the user.
 
-Files of the code of [Cohen+19] and of those built on it look alike whatever their first layer was:
-(x − mean) / std for CIFAR and ImageNet, x − mean in a version of the code of [Salman+19], nothing
-for MNIST. Nobody but the user can tell them apart, and a wrong choice costs accuracy silently.
+Files of the code of [Cohen+19], and of code built on it, look the same for every first layer:
+(x − mean) / std for CIFAR and ImageNet, x − mean in a version of the code of [Salman+19], none for
+MNIST. Only the user knows which it was, and a wrong choice costs accuracy without a warning.
 
 [Cohen+19]   Certified Adversarial Robustness via Randomized Smoothing. ICML 2019.
 [Salman+19]  Provably Robust Deep Learning via Adversarially Trained Smoothed Classifiers. NeurIPS
@@ -15,13 +15,13 @@ from typing import NamedTuple
 import torch
 
 from macer.errors import Mistake
-from macer.models.weights import Surroundings, Weights
+from macer.models.weights import Placement, Weights
 from macer.system.progress import note
 from macer.system.user_code import nearest
 
 
 class Normalisation(NamedTuple):
-    """(x − mean) / std, one value a channel, for images in [0, 1]."""
+    """(x − mean) / std, one value per channel, for images in [0, 1]."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -47,7 +47,7 @@ NORMALISATIONS = {
 
 
 def no_normalisation(channels: int) -> Normalisation:
-    """What leaves images as they are."""
+    """The normalisation that leaves images as they are."""
     return Normalisation((0.0,) * channels, (1.0,) * channels)
 
 
@@ -55,8 +55,8 @@ def named_normalisation(name: str, channels: int) -> Normalisation:
     """The normalisation that a user names: none, a key of NORMALISATIONS, or MEAN/STD in numbers.
 
     Args:
-        name: numbers are separated by commas, as in 0.49,0.48,0.45/0.2,0.2,0.2; a single one counts
-            for every channel, as in 0.5/0.25.
+        name: numbers are separated by commas, as in 0.49,0.48,0.45/0.2,0.2,0.2; a single number
+            is for every channel, as in 0.5/0.25.
     """
     if name == "none":
         return no_normalisation(channels)
@@ -64,7 +64,7 @@ def named_normalisation(name: str, channels: int) -> Normalisation:
     mean, std = (_per_channel(values, channels) for values in chosen)
     if not len(mean) == len(std) == channels:
         raise Mistake(
-            f"normalise must have {channels} values, one a channel, got {name}; "
+            f"normalise must have {channels} values, one per channel, got {name}; "
             f"choose from {_choices(channels)}"
         )
     return Normalisation(mean, std)
@@ -92,23 +92,28 @@ def _choices(channels: int) -> str:
 
 
 def find_normalisation(
-    weights: Weights, surroundings: Surroundings, name: str, *, asked: str | None, channels: int
+    weights: Weights, placement: Placement, name: str, *, asked: str | None, channels: int
 ) -> Normalisation:
-    """The normalisation of a network from a file: the file's, or else the user's."""
-    if surroundings.constants:
+    """The normalisation of a network from a file: the file's, or else the user's.
+
+    Args:
+        name: the network's, for messages.
+        asked: the user's --normalise.
+    """
+    if placement.constants:
         if asked is not None:
             raise Mistake(
                 f"normalise must be left out, since {weights.path} holds its own, got {asked}"
             )
-        found = _constants(weights, surroundings, channels)
-        note(f"{weights.path} normalises by {found}")
-        return found
+        normalisation = _from_file(weights, placement, channels)
+        note(f"{weights.path} normalises by {normalisation}")
+        return normalisation
     if asked is not None:
         return named_normalisation(asked, channels)
-    if surroundings.silent:
+    if placement.may_lack_normalisation:
         raise Mistake(
             f"normalise must be given: {weights.path} holds {name} inside another module, at "
-            f"{surroundings.prefix!r}, which may normalise by constants that the file lacks; add "
+            f"{placement.prefix!r}, which may normalise by constants that the file lacks; add "
             f"--normalise, choose from {_choices(channels)}"
         )
     note(
@@ -118,17 +123,17 @@ def find_normalisation(
     return no_normalisation(channels)
 
 
-def _constants(weights: Weights, surroundings: Surroundings, channels: int) -> Normalisation:
-    """The file's constants; without a std, a layer that centres."""
+def _from_file(weights: Weights, placement: Placement, channels: int) -> Normalisation:
+    """The normalisation by the file's constants; without a std it only subtracts the mean."""
     ones = torch.ones(1)
-    found = {key: surroundings.constants.get(key, ones) for key in Normalisation._fields}
-    for key, tensor in found.items():
+    constants = {key: placement.constants.get(key, ones) for key in Normalisation._fields}
+    for key, tensor in constants.items():
         if tensor.numel() not in (1, channels):
             raise Mistake(
-                f"{weights.path} must hold a {key} of {channels} values, one a channel, "
+                f"{weights.path} must hold a {key} of {channels} values, one per channel, "
                 f"got {tensor.numel()}"
             )
         if not tensor.is_floating_point():
             raise Mistake(f"{weights.path} must hold a {key} of floats, got {tensor.dtype}")
-    mean, std = (tuple(t.float().flatten().tolist()) for t in found.values())
+    mean, std = (tuple(t.float().flatten().tolist()) for t in constants.values())
     return Normalisation(_per_channel(mean, channels), _per_channel(std, channels))

@@ -1,29 +1,29 @@
-"""Refuse what is no classifier, and networks that answer the same images differently."""
+"""Refuse models that are no classifiers, or whose logits for the same image differ."""
 
 import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
 
-CALLS = 9  # on the same few images, before a network is traced
+CALLS = 9  # with the same images, before a network is traced
 
 
 def in_parts(network: nn.Module, batch: Tensor, rows: int) -> Tensor:
-    """The logits of a batch of which the network sees so many rows at once."""
+    """The logits of a batch; the network sees `rows` of its rows at once."""
     return torch.cat([_logits(network, part) for part in torch.split(batch, rows)])
 
 
 def _logits(network: nn.Module, batch: Tensor) -> Tensor:
-    """A network's answer, which must be logits."""
-    answer: object = network(batch)
-    if not isinstance(answer, Tensor):
-        got = type(answer).__name__
-    elif answer.ndim != 2 or len(answer) != len(batch) or answer.shape[1] < 2:
-        got = f"the shape {tuple(answer.shape)} for {len(batch)} images"
-    elif not answer.is_floating_point():
-        got = str(answer.dtype).removeprefix("torch.")
+    """A network's output, which must be logits."""
+    output: object = network(batch)
+    if not isinstance(output, Tensor):
+        got = type(output).__name__
+    elif output.ndim != 2 or len(output) != len(batch) or output.shape[1] < 2:
+        got = f"the shape {tuple(output.shape)} for {len(batch)} images"
+    elif not output.is_floating_point():
+        got = str(output.dtype).removeprefix("torch.")
     else:
-        return answer
+        return output
     raise Mistake(
         "the model must return logits, floats of the shape (images, classes) with two classes or "
         f"more, got {got}; wrap it in an nn.Module that does"
@@ -31,7 +31,7 @@ def _logits(network: nn.Module, batch: Tensor) -> Tensor:
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no network."""
+    """Refuse an object that is no network."""
     if not isinstance(model, nn.Module):
         raise Mistake(
             f"the model must be an nn.Module, got {type(model).__name__}; wrap it in one that "
@@ -40,9 +40,9 @@ def check_model(model: object) -> None:
 
 
 def check_calls(model: nn.Module, images: Tensor) -> None:
-    """Compare the logits of several calls on the same few images, bit for bit.
+    """Compare the logits of several calls with the same images, bit for bit.
 
-    A network must pass this before it is traced: a trace keeps what chance chose at its time.
+    A random network must not be traced, since a trace would repeat the random choices of its call.
     """
     with torch.inference_mode():
         first = _logits(model, images)
@@ -51,7 +51,12 @@ def check_calls(model: nn.Module, images: Tensor) -> None:
 
 
 def require_equal(a: Tensor, b: Tensor, *, alone: bool, rounding: float = 0.0) -> None:
-    """Refuse logits that differ, NaN from NaN too, by more than a share of the largest."""
+    """Refuse logits that differ; NaN equals NaN.
+
+    Args:
+        alone: whether the network sees one image at a time.
+        rounding: the tolerance, as a share of the largest logit.
+    """
     same = (a == b) | (a.isnan() & b.isnan())
     if rounding:
         largest = torch.where(b.isfinite(), b, 0).abs().max()

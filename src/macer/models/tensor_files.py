@@ -1,4 +1,4 @@
-"""Files of safetensors: tensors and texts by name."""
+"""Read safetensors files: tensors and texts by name."""
 
 import json
 import struct
@@ -7,13 +7,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-LARGEST_HEADER = 1 << 22  # bytes; the names of ten thousand tensors take one
+LARGEST_HEADER = 1 << 22  # bytes; ten thousand tensors take about a million
 
 
 def read_safetensors(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the texts beside them; damage raises SafetensorError.
+    """The tensors and the texts of a file; a damaged file raises SafetensorError.
 
-    The library checks that the tensors fill the file and overlap nowhere.
+    The library checks that the tensors fill the file and do not overlap.
     """
     size = struct.unpack("<Q", content[:8].ljust(8, b"\xff"))[0]
     if size > LARGEST_HEADER:

@@ -1,10 +1,10 @@
-"""Files of torch.save, in both of its forms, read without torch's own reader and its trust.
+"""Read files of torch.save in both of its forms, without torch's reader, which trusts its files.
 
 since torch 1.6   a zip archive of stored members: NAME/data.pkl, and NAME/data/KEY for each storage
-before            pickles one after another, then the storages, each behind its number of elements
+before            several pickles, then the storages, each after its number of elements
 
-A tensor is a call in the pickle: a storage, an offset, sizes and strides. Here it must lie within
-its storage and have no more elements than that, so that a small file makes no large tensor.
+A tensor is a call in the pickle, with a storage, an offset, sizes and strides. Here it must lie
+within its storage and have no more elements, so that a small file cannot make a large tensor.
 """
 
 import io
@@ -21,7 +21,7 @@ from torch import Tensor
 from macer.system.pickles import Call, Name, read_pickle
 
 _LARGEST_PICKLE = 1 << 26  # bytes
-_MOST_DIMENSIONS = 64  # of torch's tensors
+_MAX_DIMENSIONS = 64  # of a torch tensor
 _MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of the old form
 
 _DTYPES = {
@@ -56,7 +56,7 @@ def _are_counts(*values: object) -> bool:
 
 
 class Storage(NamedTuple):
-    """The elements that tensors are made of, as a pickle names them."""
+    """A storage that a pickle names: the elements of one or more tensors."""
 
     key: str
     dtype: torch.dtype
@@ -69,12 +69,12 @@ class _Storages:
 
     content: bytes
     named: dict[str, Storage] = field(default_factory=dict)
-    begins: dict[str, int] = field(default_factory=dict)  # byte of each one's first element
+    offsets: dict[str, int] = field(default_factory=dict)  # byte of each storage's first element
     flat: dict[str, Tensor] = field(default_factory=dict)
 
-    def refer(self, what: tuple[Any, ...]) -> Storage:
-        """The storage that a pickle names: ("storage", type, key, place, elements[, view])."""
-        kind, dtype, key, _, elements, *view = what
+    def resolve(self, reference: tuple[Any, ...]) -> Storage:
+        """The storage of a reference ("storage", type, key, device, elements[, view])."""
+        kind, dtype, key, _, elements, *view = reference
         if kind != "storage" or type(key) is not str or not _are_counts(elements) or any(view):
             raise ValueError("no storage")
         storage = Storage(key, _STORAGES[dtype.name], elements)
@@ -83,32 +83,32 @@ class _Storages:
         return storage
 
     def place(self, storage: Storage, begin: int, size: int) -> None:
-        """A storage has so many bytes from this one on, which must be those of its elements."""
+        """Record the first byte of a storage, whose size in bytes must fit its elements."""
         if size != storage.elements * storage.dtype.itemsize or begin + size > len(self.content):
             raise ValueError("a storage of another size")
-        self.begins[storage.key] = begin
+        self.offsets[storage.key] = begin
 
     def tensor(self, storage: Storage, offset: int, sizes: Any, strides: Any) -> Tensor:
-        """A part of a storage."""
-        if not _are_counts(offset, *sizes, *strides) or len(sizes) > _MOST_DIMENSIONS:
+        """A tensor from a part of a storage."""
+        if not _are_counts(offset, *sizes, *strides) or len(sizes) > _MAX_DIMENSIONS:
             raise ValueError("a tensor whose sizes are not numbers")
         elements = math.prod(sizes)
         last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
         if elements > storage.elements:
             raise ValueError("a tensor of more elements than its storage")
         if elements and last >= storage.elements:
-            raise ValueError("a tensor that ends behind its storage")
+            raise ValueError("a tensor that ends after its storage")
         flat = self._flat(storage)
         return flat.as_strided(sizes, strides, offset) if elements else flat.new_empty(sizes)
 
     def _flat(self, storage: Storage) -> Tensor:
         if storage.key not in self.flat:
-            self.flat[storage.key] = _elements(self.content, self.begins[storage.key], storage)
+            self.flat[storage.key] = _elements(self.content, self.offsets[storage.key], storage)
         return self.flat[storage.key]
 
 
 def _elements(content: bytes, begin: int, storage: Storage) -> Tensor:
-    """A storage's elements where they lie in the file, or a copy if they lie between words."""
+    """A storage's elements in the file's content, or a copy if they are not aligned."""
     size = storage.elements * storage.dtype.itemsize
     if not size:
         return torch.empty(0, dtype=storage.dtype)
@@ -118,21 +118,22 @@ def _elements(content: bytes, begin: int, storage: Storage) -> Tensor:
 
 
 def read_torch_file(content: bytes) -> object:
-    """What was saved: plain values, and tensors as far as they are in mappings of the outer two.
+    """The saved object: plain values, and tensors in the outer two levels of mappings.
 
-    The tensors are parts of the content and must not be written to. Damage raises nearly anything.
+    The tensors are parts of the content and must not be written to. A damaged file may raise almost
+    any exception.
     """
-    saved, storages = (_zipped if content[:2] == b"PK" else _old)(content)
-    return _revived(saved, storages, {})
+    saved, storages = (_read_zip if content[:2] == b"PK" else _read_old)(content)
+    return _with_tensors(saved, storages, {})
 
 
-def _zipped(content: bytes) -> tuple[object, _Storages]:
+def _read_zip(content: bytes) -> tuple[object, _Storages]:
     members, storages = _members(content), _Storages(content)
     [folder] = [name[:-8] for name in members if fullmatch(r"[^/]+/data\.pkl", name)]
     if _member(content, members.get(f"{folder}byteorder", (0, 0))) not in (b"", b"little"):
         raise ValueError("numbers in another order of bytes")
     pickled = _member(content, members[f"{folder}data.pkl"])
-    saved = read_pickle(io.BytesIO(pickled), admitted=ADMITTED, refer=storages.refer)
+    saved = read_pickle(io.BytesIO(pickled), admitted=ADMITTED, resolve=storages.resolve)
     for key, storage in storages.named.items():
         storages.place(storage, *members[f"{folder}data/{key}"])
     return saved, storages
@@ -157,19 +158,19 @@ def _members(content: bytes) -> dict[str, tuple[int, int]]:
         local = entry[-1]
         name = content[begin + 46 : begin + 46 + name_size].decode()
         if entry[0] != b"PK\1\2" or method or packed != size or name in members:
-            raise ValueError("a member that is compressed or there twice")
+            raise ValueError("a member that is compressed or occurs twice")
         begin += 46 + name_size + extra + remark
         lengths = struct.unpack_from("<2H", content, local + 26)
         members[name] = local + 30 + sum(lengths), size
     return members
 
 
-def _old(content: bytes) -> tuple[object, _Storages]:
+def _read_old(content: bytes) -> tuple[object, _Storages]:
     file, storages = io.BytesIO(content[:_LARGEST_PICKLE]), _Storages(content)
     magic, _, system = (read_pickle(file, admitted=()) for _ in range(3))
     if magic != _MAGIC or not system["little_endian"]:
         raise ValueError("no file of torch.save")
-    saved = read_pickle(file, admitted=ADMITTED, refer=storages.refer)
+    saved = read_pickle(file, admitted=ADMITTED, resolve=storages.resolve)
     keys = read_pickle(file, admitted=())
     begin = file.tell()
     for key in keys:
@@ -180,17 +181,22 @@ def _old(content: bytes) -> tuple[object, _Storages]:
     return saved, storages
 
 
-def _revived(
+def _with_tensors(
     value: object, storages: _Storages, done: dict[int, dict[object, object]], depth: int = 2
 ) -> object:
-    """A value with the tensors in it; a mapping that is there many times is gone through once."""
+    """The value with tensors in place of the calls that make them.
+
+    Args:
+        done: results by the id of their mapping, so that a mapping that occurs often is read once.
+        depth: levels of mappings to go into.
+    """
     if isinstance(value, Call):
         return _tensor(value, storages)
     if not isinstance(value, Mapping) or not depth:
         return value
     if id(value) not in done:
         done[id(value)] = {
-            key: _revived(part, storages, done, depth - 1) for key, part in value.items()
+            key: _with_tensors(part, storages, done, depth - 1) for key, part in value.items()
         }
     return done[id(value)]
 

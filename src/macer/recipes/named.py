@@ -73,7 +73,7 @@ def check_fields(name: str, values: Mapping[str, Any]) -> None:
 def check_code(name: str, values: Mapping[str, Any], code: Collection[str]) -> None:
     """Refuse a recipe that names code of modules that were not admitted."""
     for function in (values.get("model"), as_loss(values.get("loss", Loss())).name):
-        check_admitted(str(function), code, where=f"recipe {name}")
+        check_admitted(str(function), code, source=f"recipe {name}")
 
 
 def _misplaced(values: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """How held-out accuracy and radius rose while models were trained, over epochs and over seconds."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def rows(histories: Sequence[History]) -> list[list[str]]:
 
 def _some(looks: Sequence[Look]) -> list[Look]:
     """At most MOST_LOOKS at even distances, which end with the last one."""
-    step = -(-len(looks) // MOST_LOOKS)
+    step = math.ceil(len(looks) / MOST_LOOKS)
     return list(looks[::-1][::step][::-1])
 
 

@@ -329,7 +329,7 @@ def load_model(
         _check_weights(Run(Path(target)))
     card, tensors = read_model_file(file)
     folders = _owners_folders(file) if names_a_function(card.architecture) else {}
-    check_admitted(card.architecture, {*code, *folders}, where=file)
+    check_admitted(card.architecture, {*code, *folders}, source=file)
     module = module_of(card.architecture)
     model = card.build(None if module in code else folders.get(module))
     try:

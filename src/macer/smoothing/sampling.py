@@ -23,7 +23,7 @@ from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.rows import check_rows
 from macer.smoothing.streams import Purpose
-from macer.system.signals import finishing_first
+from macer.system.signals import signals_deferred
 
 Progress = Callable[[int], None]
 
@@ -224,7 +224,7 @@ def _in_threads(
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             pending: deque[Future[tuple[Chunks, Tally]]] = deque()
             for chunks in work:
-                with finishing_first():  # nobody would wait for a thread that is half started
+                with signals_deferred():  # nobody would wait for a thread that is half started
                     pending.append(pool.submit(sample, chunks))
                 if len(pending) > 2 * threads:
                     yield pending.popleft().result()

@@ -1,1 +1,1 @@
-"""What the operating system is asked for: files, signals, processes, progress, a user's code."""
+"""The operating system: files, signals, processes, progress, and the user's own code."""

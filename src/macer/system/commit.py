@@ -1,27 +1,27 @@
-"""The commit that this package is of: a wheel carries it, a source tree's git knows it.
+"""The commit of this package, from a file in the wheel or from the source tree's git.
 
-It imports nothing of macer: hatch_build.py runs it before there is a package.
+This module imports nothing of macer, because hatch_build.py runs it before the package exists.
 """
 
 import subprocess
 from pathlib import Path
 
 FILE = "commit.txt"  # hatch_build.py puts it beside this module
-HASH = 40
+HASH = 40  # characters of a whole hash
 SHORT = 10
 
 
 def commit() -> str | None:
-    """The commit's hash, with -dirty where files differ from it; None if nobody knows."""
-    here = Path(__file__).parent
+    """The commit's hash, with -dirty if files differ from it; None if it is unknown."""
+    folder = Path(__file__).parent
     try:
-        return (here / FILE).read_text(encoding="ascii").strip()
+        return (folder / FILE).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        return _commit_of(here.parents[2])
+        return _commit_of(folder.parents[2])
 
 
 def shortened(commit: str) -> str:
-    """Enough of the hash to tell it from others, and whether files differed."""
+    """The first characters of the hash, and -dirty if it was there."""
     return commit[:SHORT] + commit[HASH:]
 
 
@@ -38,9 +38,9 @@ def _commit_of(tree: Path) -> str | None:
 
 
 def _read_status(lines: list[str]) -> str | None:
-    """Unlike `git describe --dirty`: a module that git does not know makes the tree dirty too."""
-    found = [line.split()[-1] for line in lines if line.startswith("# branch.oid")]
-    if not found or found == ["(initial)"]:
+    """The commit that `git status` names; unlike `git describe`, new files in src are dirty too."""
+    hashes = [line.split()[-1] for line in lines if line.startswith("# branch.oid")]
+    if not hashes or hashes == ["(initial)"]:
         return None
     dirty = any(line.startswith(("1 ", "2 ", "u ", "? src/")) for line in lines)
-    return found[0][:HASH] + "-dirty" * dirty
+    return hashes[0][:HASH] + ("-dirty" if dirty else "")

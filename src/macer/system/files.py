@@ -1,4 +1,4 @@
-"""Files: read within a limit, and written whole or not at all."""
+"""Read files within a size limit; write them completely or not at all."""
 
 import errno
 import fcntl
@@ -12,50 +12,52 @@ from pathlib import Path
 
 from macer.errors import Mistake
 
-LARGEST_FILE = 1 << 31  # bytes, of models and weights
+LARGEST_FILE = 1 << 31  # bytes of a file of models or weights
 
 
 @contextmanager
 def opened(path: Path, *, limit: int = LARGEST_FILE) -> Iterator[BufferedReader]:
-    """Open a regular file to read: a pipe could make us wait, a device might never end.
+    """Open a regular file for reading.
+
+    Others are refused: reading a pipe may block, and a device may never end.
 
     Args:
         limit: bytes; a larger file is refused.
     """
     try:
-        # Without O_NONBLOCK a pipe that nobody writes into would not even open.
+        # Without O_NONBLOCK, opening a pipe blocks until somebody writes into it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link to itself or a socket
             raise
         raise Mistake(f"{path} must be a file that can be read: {error.strerror}") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise Mistake(f"{path} must be a regular file, got {_kind(status.st_mode)}")
+        raise Mistake(f"{path} must be a regular file, got {_file_type(status.st_mode)}")
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > limit:
             raise Mistake(f"{path} must be at most {limit:,} bytes, got {status.st_size:,}")
         yield file
 
 
-def _kind(mode: int) -> str:
+def _file_type(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a folder"
     return "a pipe" if stat.S_ISFIFO(mode) else "a device"
 
 
 def read_file(path: Path, *, limit: int = LARGEST_FILE) -> bytes:
-    """The bytes that a regular file has when it is opened; a file of more than `limit` is refused.
+    """The bytes that a regular file has when it is opened; more than `limit` bytes are refused.
 
-    One that others write to may grow meanwhile: what is added is not read.
+    Bytes that another process appends meanwhile are not read.
     """
     with opened(path, limit=limit) as file:
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def read_text(path: Path, *, limit: int) -> str:
-    """The text of a regular file in UTF-8."""
+    """The text of a regular file, which must be UTF-8."""
     try:
         return read_file(path, limit=limit).decode()
     except UnicodeDecodeError as error:
@@ -63,15 +65,16 @@ def read_text(path: Path, *, limit: int) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that, whenever the process dies, the path holds the old or the new content.
+    """Write a file so that the path always holds all of the old or all of the new content.
 
-    On return the content is on the disk, not only in the system's cache.
+    This holds even if the process dies. On return the content is on the disk, not only in the
+    system's cache.
     """
     write_pieces(path, [content])
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file atomically piece by piece, so that it need not be whole in memory."""
+    """Write a file atomically from pieces, so that memory never holds all of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -85,7 +88,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: a rename is not until its folder is synced."""
+    """Put the names in a folder on the disk; a rename is durable only after this."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -107,7 +110,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for one writer; the system lets go of it however the process ends."""
+    """Lock a folder for one writer; the system unlocks it when the process ends in any way."""
     with (folder / ".lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,13 +122,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, where the user asked for it."""
+    """Write a file atomically to a path that the user gave."""
     check_place(path)
     write_atomically(path, content)
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place where no file can be written."""
+    """Refuse a path where no file can be written."""
     if not path.parent.is_dir():
         raise Mistake(f"no folder {path.parent} to write {path.name} into: make it first")
     if path.is_dir():

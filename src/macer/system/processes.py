@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from macer.errors import Mistake
+from macer.errors import Mistake, OtherProcessFailed
 
 if TYPE_CHECKING:
     import torch
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How long one waits for the slowest of the others, in an epoch or in certifying its images.
-PATIENCE = timedelta(days=7)
+# A process waits this long for the slowest other one, which may be certifying all its images.
+COLLECTIVE_TIMEOUT = timedelta(days=7)
 
 
 def started_by_torchrun() -> bool:
@@ -26,38 +26,34 @@ def started_by_torchrun() -> bool:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that speaks and writes."""
+    """Whether this process is the one that prints and writes."""
     return not started_by_torchrun() or os.environ["RANK"] == "0"
 
 
-def is_first_here() -> bool:
+def is_first_of_machine() -> bool:
     """Whether this process is the first of its machine."""
     return not started_by_torchrun() or os.environ["LOCAL_RANK"] == "0"
 
 
-class ToldElsewhere(Mistake):
-    """Another process has failed, and says why."""
-
-
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that work together; the first writes what they share."""
+    """This process among the processes that work together; the first writes what they share."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether it is this one."""
+        """Whether this process is the first."""
         return self.rank == 0
 
     def part(self, rows: "Tensor") -> "Tensor":
-        """This process's equal part of what belongs to a batch."""
+        """This process's equal part of the rows of a batch."""
         size = len(rows) // self.count
         return rows[self.rank * size : (self.rank + 1) * size]
 
     def average(self, tensors: "Sequence[Tensor]") -> None:
-        """Put into each tensor its mean over the processes."""
+        """Replace each tensor by its mean over the processes."""
         if self.count == 1:
             return
         from torch import distributed
@@ -66,37 +62,37 @@ class Ranks:
 
         packed = pack(tensors)
         for values in packed.values():
-            with _talking():
+            with _collective():
                 distributed.all_reduce(values)
             values /= self.count
         unpack(packed, tensors)
 
     def copy_from_first(self, tensor: "Tensor") -> None:
-        """Put into the tensor the first process's values."""
+        """Replace the tensor's values by those of the first process."""
         if self.count > 1:
             from torch import distributed
 
-            with _talking():
+            with _collective():
                 distributed.broadcast(tensor, src=0)
 
-    def any(self, here: bool) -> bool:
-        """Whether it is so in any of the processes; each waits for all others."""
+    def any(self, condition: bool) -> bool:
+        """Whether the condition holds in any process; every process waits for all others."""
         if self.count == 1:
-            return here
+            return condition
         import torch
         from torch import distributed
 
-        flag = torch.tensor(int(here))  # on the CPU, so that no GPU is waited for
-        with _talking():
-            distributed.all_reduce(flag)
-        return bool(flag)
+        total = torch.tensor(int(condition))  # on the CPU, so that no GPU is waited for
+        with _collective():
+            distributed.all_reduce(total)
+        return bool(total)
 
     def wait(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have made this call."""
         self.any(False)
 
-    def first_does(self, act: Callable[[], T]) -> T | None:
-        """Let the first process act, the others wait; where it fails, all end."""
+    def run_on_first(self, act: Callable[[], T]) -> T | None:
+        """Run `act` in the first process while the others wait; if it fails, all processes end."""
         failure, result = None, None
         if self.first:
             try:
@@ -107,16 +103,16 @@ class Ranks:
         if failure:
             raise failure
         if failed:
-            raise ToldElsewhere("the first process has failed; see what it says")
+            raise OtherProcessFailed("the first process has failed; see its message")
         return result
 
 
-ALONE = Ranks()
+SINGLE = Ranks()
 
 
 @contextmanager
-def _talking() -> Iterator[None]:
-    """What the others do not answer is a line, not a traceback."""
+def _collective() -> Iterator[None]:
+    """Report a failed exchange between processes in one line instead of a traceback."""
     try:
         yield
     except RuntimeError as error:
@@ -126,23 +122,23 @@ def _talking() -> Iterator[None]:
 
 @contextmanager
 def joined(device: "torch.device") -> Iterator[Ranks]:
-    """Join the processes that torchrun started with this one; alone if there are none."""
+    """Join the processes that torchrun started with this one; SINGLE if it started no others."""
     if not started_by_torchrun():
-        yield ALONE
+        yield SINGLE
         return
     from torch import distributed
 
-    # Imported later, as the first optimiser does, nn keeps the group; the threads of a group that
-    # outlives this block can abort the process when it ends.
+    # If nn is imported later, as the first optimiser does, it keeps a reference to the group. The
+    # threads of a group that outlives this block can abort the process at its end.
     from torch.distributed import nn  # noqa: F401
 
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=PATIENCE)
+    distributed.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
     ranks = Ranks(distributed.get_rank(), distributed.get_world_size())
     try:
         yield ranks
     except Exception as error:
-        if not ranks.first:  # it may be the only one to fail
+        if not ranks.first:  # it may be the only process that fails
             error.add_note(f"process {ranks.rank}")
         raise
     finally:

@@ -1,19 +1,19 @@
-"""The processor whose arithmetic a network's outputs depend on in their last bits."""
+"""The processor type, because the last bits of a network's outputs depend on it."""
 
 import platform
 from pathlib import Path
 
 import torch
 
-# Instructions for which libraries have kernels of their own, beside those that torch names.
+# Libraries have special kernels for these instructions, which torch's capability does not name.
 _EXTENSIONS = ("fma", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "avx_vnni")
 
 
 def instruction_set(device: torch.device) -> str | None:
-    """What tells CPUs apart on which the same network may round differently; None for a GPU.
+    """The properties of a CPU that decide how a network's outputs are rounded; None for a GPU.
 
-    The capability that torch uses, which ATEN_CPU_CAPABILITY can lower; then vendor and extensions,
-    by which libraries choose their kernels.
+    First the capability that torch uses, which ATEN_CPU_CAPABILITY can lower; then the vendor and
+    the extensions by which libraries choose their kernels.
     """
     if device.type != "cpu":
         return None

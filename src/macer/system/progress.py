@@ -1,4 +1,4 @@
-"""Progress that can be seen: a bar on a terminal, a plain line now and then elsewhere."""
+"""Visible progress: a bar on a terminal, otherwise a plain line every few seconds."""
 
 import time
 from collections.abc import Iterator
@@ -18,58 +18,60 @@ console = Console(stderr=True, quiet=not is_first())
 
 
 class Advance:
-    """What is done of some work: called with what was worked, told where the work has come to."""
+    """How much of a task is done: call it after each piece of work with the amount of work."""
 
     def __init__(self, total: int, unit: str, done: int) -> None:
         self.total, self.unit = total, unit
         self.done = self.done_before = done
-        self.worked = 0
+        self.worked = 0  # without what was skipped or done before
         self.started = time.monotonic()
 
     def __call__(self, amount: int) -> None:
-        """So much was worked since the last call."""
+        """Add the amount of work since the last call."""
         self.worked += amount
         self.done += amount
         self.show()
 
     def reach(self, done: int) -> None:
-        """So much is done by now; what was not worked was skipped, and counts for no speed."""
+        """Set how much is done by now; skipped work does not count for the speed."""
         self.done = done
         self.show()
 
     def speed(self) -> str:
-        """What was worked in a second."""
+        """Work per second."""
         return f"{self.worked / self.seconds():,.0f} {self.unit}/s"
 
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return max(time.monotonic() - self.started, 1e-9)
 
     def show(self) -> None:
-        """Show it."""
+        """Show the progress."""
         raise NotImplementedError
 
 
 @contextmanager
 def bar(
-    what: str, total: int, unit: str, done: int = 0, *, passing: bool = False
+    title: str, total: int, unit: str, done: int = 0, *, transient: bool = False
 ) -> Iterator[Advance]:
-    """Show progress while the block runs; it calls what is yielded with what it has done.
+    """Show progress while the block runs; the block calls the yielded object as it works.
 
     Args:
-        passing: take a terminal's bar away at the end.
+        title: the task, as it is shown.
+        done: the part of the total that was done before.
+        transient: remove a terminal's bar at the end.
     """
-    what = one_line(what)
+    title = one_line(title)
     if console.is_terminal:
-        with _terminal_bar(passing) as progress:
-            yield _Bar(progress, what, total, unit, done)
+        with _terminal_bar(transient) as progress:
+            yield _Bar(progress, title, total, unit, done)
     else:
-        lines = _Lines(what, total, unit, done)
+        lines = _Lines(title, total, unit, done)
         yield lines
         lines.close()
 
 
-def _terminal_bar(passing: bool) -> Progress:
+def _terminal_bar(transient: bool) -> Progress:
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -79,28 +81,28 @@ def _terminal_bar(passing: bool) -> Progress:
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
-        transient=passing,
+        transient=transient,
     )
 
 
 class _Bar(Advance):
     """A bar on a terminal."""
 
-    def __init__(self, progress: Progress, what: str, total: int, unit: str, done: int) -> None:
+    def __init__(self, progress: Progress, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
         self.progress = progress
-        self.task = progress.add_task(what, total=total, completed=done, rate="")
+        self.task = progress.add_task(title, total=total, completed=done, rate="")
 
     def show(self) -> None:
         self.progress.update(self.task, completed=self.done, rate=self.speed())
 
 
 class _Lines(Advance):
-    """Plain lines, at most one in ten seconds, and one at the end if there was one before."""
+    """Plain lines, at most one in ten seconds; a last one at the end if any was printed before."""
 
-    def __init__(self, what: str, total: int, unit: str, done: int) -> None:
+    def __init__(self, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
-        self.what, self.last = what, self.started
+        self.title, self.last = title, self.started
 
     def show(self) -> None:
         now = time.monotonic()
@@ -116,9 +118,9 @@ class _Lines(Advance):
         pace = (self.done - self.done_before) / self.seconds()
         left = (self.total - self.done) / pace if pace else float("inf")
         share = self.done / self.total if self.total else 1.0
-        note(f"{self.what}: {share:.0%}, {self.speed()}, {left:.0f} s left")
+        note(f"{self.title}: {share:.0%}, {self.speed()}, {left:.0f} s left")
 
 
 def note(text: str) -> None:
-    """Print a plain line beside the progress, made harmless."""
+    """Print a plain line beside the progress, made safe by `one_line`."""
     console.print(Text(one_line(text)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Seconds of work, operations in it, and the rate of the chip that they are measured against."""
+"""Seconds, operations and rates of work, and the rate of the chip that they are compared with."""
 
 import statistics
 import time
@@ -13,17 +13,17 @@ ROUNDS = 3
 
 
 class Measured(NamedTuple):
-    """A line of a benchmark, and its figures for programs: of the place, or of a comparison."""
+    """A line of a benchmark for people, and its figures for programs."""
 
     line: str
     figures: Mapping[str, Any]
 
 
 def place(line: str, gpu: str | None = None, peak: float | None = None) -> Measured:
-    """Where a benchmark runs."""
+    """The hardware and software that a benchmark runs on."""
     threads = None if gpu else torch.get_num_threads()
-    about = {"torch": torch.__version__, "threads": threads, "gpu": gpu, "matrix_rate": peak}
-    return Measured(line, about)
+    figures = {"torch": torch.__version__, "threads": threads, "gpu": gpu, "matrix_rate": peak}
+    return Measured(line, figures)
 
 
 def comparison(
@@ -35,7 +35,7 @@ def comparison(
     ordinary: float | None = None,
     matrix_share: float | None = None,
 ) -> Measured:
-    """Samples a second, plain and ours."""
+    """Samples per second of a plain implementation and of ours."""
     rates = {"plain": plain, "ours": ours, "ordinary": ordinary, "ratio": ours / plain}
     return Measured(line, {"what": what, **rates, "matrix_share": matrix_share})
 
@@ -48,7 +48,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def median_seconds(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Median times of several ways, taken in turn so that a busy moment falls on all of them."""
+    """Median seconds of several ways; they take turns, so that a busy moment affects all."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, run in ways.items():
@@ -57,25 +57,25 @@ def median_seconds(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]
 
 
 def wait_for(device: torch.device) -> None:
-    """Return when the device has done all it was given; a CPU has by then."""
+    """Wait until the device has finished all its work; a CPU always has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def operations(model: nn.Module, shape: tuple[int, ...]) -> int:
-    """Floating-point operations of one image's pass, a product and a sum counting as two.
+    """Floating-point operations for one image; a product and a sum count as two.
 
     Args:
-        model: on the CPU; it is put into eval mode.
+        model: on the CPU; this function puts it into eval mode.
         shape: (channels, height, width)
     """
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.eval()(torch.zeros(2, *shape))  # two: not every network takes one image alone
+        model.eval()(torch.zeros(2, *shape))  # some networks refuse a batch of one image
     return int(counter.get_total_flops()) // 2
 
 
 def matrix_rate(device: torch.device) -> float:
-    """Operations a second of a large bf16 matrix product, the chip's practical ceiling."""
+    """Operations per second of a large bf16 matrix product, the chip's practical maximum."""
     size = 8192
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
 

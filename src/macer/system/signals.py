@@ -1,4 +1,4 @@
-"""Stopping when asked to, with all that was done on the disk."""
+"""Signals that stop a command without losing finished work."""
 
 import signal
 import threading
@@ -6,20 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
-class Stopped(BaseException):
-    """A command was asked to stop; what it had done is saved. No error that may be passed over."""
-
-    def __init__(self, signal_number: int, message: str) -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
+from macer.errors import Stopped
 
 
 @contextmanager
 def catching_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT in the yielded list instead of dying of them.
+    """Collect SIGTERM and SIGINT in the yielded list instead of ending the process.
 
-    A second one kills as usual.
+    A second signal of the same kind has its usual effect.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -30,9 +24,9 @@ def catching_signals() -> Iterator[list[int]]:
         caught.append(number)
         signal.signal(number, before[number])
 
-    found = {int(n): signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
-    # What another language has installed is None, and stays.
-    before = {number: handler for number, handler in found.items() if handler is not None}
+    handlers = {int(n): signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    # A handler that another language installed reads as None; Python could not restore it.
+    before = {number: handler for number, handler in handlers.items() if handler is not None}
     for number in before:
         signal.signal(number, handle)
     try:
@@ -43,8 +37,8 @@ def catching_signals() -> Iterator[list[int]]:
 
 
 @contextmanager
-def finishing_first() -> Iterator[None]:
-    """Let what is begun be finished; a signal that came meanwhile has its effect then."""
+def signals_deferred() -> Iterator[None]:
+    """Finish the block before SIGTERM or SIGINT takes effect."""
     with catching_signals() as caught:
         yield
     for number in caught:
@@ -52,11 +46,11 @@ def finishing_first() -> Iterator[None]:
 
 
 @contextmanager
-def stopping_at_once() -> Iterator[None]:
-    """Let SIGTERM raise Stopped, as SIGINT raises KeyboardInterrupt: what is in `finally` is done.
+def sigterm_raises() -> Iterator[None]:
+    """Let SIGTERM raise Stopped, as SIGINT raises KeyboardInterrupt, so that `finally` blocks run.
 
-    For work whose every part is on the disk when it is finished; `catching_signals` is for work
-    that must be brought to a point where it can be saved.
+    This is for work that saves each part when the part is finished. Work that must first reach a
+    point where it can be saved uses `catching_signals`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""The types of what Python callers hand over: each wrong one is a mistake told in one line."""
+"""Check the types of arguments and settings; a wrong type is a mistake in one line."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from macer.errors import Mistake
 
-LONGEST = 1000  # entries of a setting that is a list
+MAX_ENTRIES = 1000  # of a setting that is a list
 
 
 def shown(value: object) -> str:
-    """A value in a message: short and in one line; of an object without a short form, its type."""
+    """A value as a message shows it: one short line, or the type of an object without one."""
     if not isinstance(value, str | int | float | bytes | list | tuple | dict | None):
         return f"an object of type {type(value).__name__}"
     try:
@@ -33,17 +33,17 @@ def require_type(name: str, value: object, kind: Any, requirement: str, remedy: 
 
 
 def wrong(name: str, requirement: str, value: object, remedy: str = "") -> Mistake:
-    """*name* must be *requirement*, got *value*; then what to do."""
+    """The mistake "*name* must be *requirement*, got *value*; *remedy*"."""
     return Mistake(
         f"{name} must be {requirement}, got {shown(value)}{'; ' if remedy else ''}{remedy}"
     )
 
 
 def check_types(settings: object, remedies: Mapping[str, str] | None = None) -> None:
-    """Bring each field of a frozen dataclass to the type of its annotation, or refuse it.
+    """Convert each field of a frozen dataclass to the type of its annotation, or refuse it.
 
     Args:
-        remedies: by fields' names, what to do about a value of a wrong type.
+        remedies: what to do about a value of a wrong type, by the field's name.
     """
     kind: type = type(settings)
     values = {field: getattr(settings, field) for field in _hints(kind)}
@@ -63,8 +63,8 @@ def typed_values(
 ) -> dict[str, Any]:
     """Values in the types of the annotations of their names; refuse all others.
 
-    NumPy's numbers become Python's, whole numbers become floats where one is asked for, lists
-    become tuples and paths strings: a record is the same whichever way it was made.
+    NumPy's numbers become Python's, whole numbers become floats where the field is a float, lists
+    become tuples and paths become strings, so that equal settings make equal records.
     """
     remedies = remedies or {}
     return {
@@ -79,7 +79,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Python's number for NumPy's; no number of NumPy's is there if nobody has imported it."""
+    """The Python number for a NumPy number; without NumPy imported there can be none."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy and isinstance(value, numpy.generic) else value
 
@@ -103,8 +103,8 @@ def _typed(name: str, value: Any, hint: Any, remedy: str) -> Any:
 def _list_of(name: str, value: Any, kind: Any, remedy: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
         raise wrong(name, "a list", value, remedy)
-    if len(value) > LONGEST:
-        raise Mistake(f"{name} must have at most {LONGEST:,} entries, got {len(value):,}")
+    if len(value) > MAX_ENTRIES:
+        raise Mistake(f"{name} must have at most {MAX_ENTRIES:,} entries, got {len(value):,}")
     return tuple(_typed(f"each of {name}", _plain(entry), kind, remedy) for entry in value)
 
 

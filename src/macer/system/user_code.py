@@ -1,7 +1,7 @@
 """A user's own functions, named as package.module:function.
 
-A name that a user types, or writes in Python, is imported. A name that a file gives is imported
-only if the user named its module too: `check_admitted` is asked before every such import.
+A name that the user types or passes from Python is imported. A name that comes from a file is
+imported only if the user admitted its module: `check_admitted` runs before every such import.
 """
 
 import contextlib
@@ -16,18 +16,18 @@ from types import ModuleType
 from macer.errors import Mistake
 from macer.system.files import sha256_of_file
 
-OwnModule = dict[str, str]  # module, folder, sha256: where a user's own code is found again
+OwnModule = dict[str, str]  # keys module, folder and sha256: where to find the user's code again
 
 
-def check_admitted(name: str, code: Collection[str], *, where: object) -> None:
-    """Refuse a function that a file names, unless its module is in `code`; import nothing.
+def check_admitted(name: str, code: Collection[str], *, source: object) -> None:
+    """Refuse a function that a file names unless its module is in `code`; import nothing.
 
     Args:
-        where: the file.
+        source: the file that names the function, for the message.
     """
     if names_a_function(name) and module_of(name) not in code:
         raise Mistake(
-            f"{where} names code of its own, {name}; if you trust the module {module_of(name)}, "
+            f"{source} names code of its own, {name}; if you trust the module {module_of(name)}, "
             f"add --code {module_of(name)}"
         )
 
@@ -41,7 +41,7 @@ def import_function(name: str, folder: str | None = None) -> Callable[..., objec
     """The function that package.module:function names.
 
     Args:
-        folder: where its module must be found; by default the current folder is searched first.
+        folder: where the module must be; by default the current folder is searched first.
     """
     module_name, _, function_name = name.partition(":")
     module = _import(module_name, folder)
@@ -56,29 +56,29 @@ def import_function(name: str, folder: str | None = None) -> Callable[..., objec
 
 
 def source_of(name: str) -> Path | None:
-    """The file that holds the module of package.module:function, if it is Python."""
+    """The file of the module of package.module:function, if it is Python source."""
     file = _file_of(_import(module_of(name)))
     return Path(file) if file and file.endswith(".py") else None
 
 
 def _file_of(module: ModuleType) -> str | None:
-    """A module's file; those of the interpreter, and of a session, have none."""
+    """A module's file; built-in modules and those of an interactive session have none."""
     return getattr(module, "__file__", None)
 
 
 def own_modules(*names: str) -> list[OwnModule]:
-    """The modules of those names that have the form package.module:function, each once."""
+    """The modules of all names of the form package.module:function, each once."""
     modules = dict.fromkeys(module_of(name) for name in names if names_a_function(name))
     return [_own_module(module) for module in modules]
 
 
 def _own_module(name: str) -> OwnModule:
-    """A module, the folder it is imported from and its file's SHA-256; both empty without one."""
+    """A module, its folder of import and its file's SHA-256; both are empty without a file."""
     file, top = _file_of(_import(name)), _import(name.partition(".")[0])
-    place = next(iter(getattr(top, "__path__", [])), _file_of(top))  # of a package, or of a file
+    path = next(iter(getattr(top, "__path__", [])), _file_of(top))  # a package's folder, or a file
     return {
         "module": name,
-        "folder": str(Path(place).resolve().parent) if place else "",
+        "folder": str(Path(path).resolve().parent) if path else "",
         "sha256": sha256_of_file(Path(file)) if file else "",
     }
 
@@ -92,27 +92,27 @@ def names_a_function(name: str) -> bool:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A question to the one who mistyped a word, or nothing."""
+    """The question whether another word was meant, for the end of a message; may be empty."""
     matches = difflib.get_close_matches(word, words, n=1)
     return f", did you mean {matches[0]!r}?" if matches else ""
 
 
 def _import(module_name: str, folder: str | None = None) -> ModuleType:
     if folder is not None:
-        _check_there(module_name, folder)
+        _check_in_folder(module_name, folder)
     try:
         with _importable(str(Path.cwd()) if folder is None else folder):
             return importlib.import_module(module_name)
     except (ImportError, RuntimeError, SyntaxError) as error:
-        # RuntimeError: what torchvision raises beside a torch it was not built for.
+        # torchvision raises RuntimeError if it was built for another torch.
         raise Mistake(
             f"cannot import module {module_name!r}: {first_line(error)}; "
             "install it or run in the folder that holds it"
         ) from error
 
 
-def _check_there(module_name: str, folder: str) -> None:
-    """Refuse a module that would be found elsewhere than in its folder."""
+def _check_in_folder(module_name: str, folder: str) -> None:
+    """Refuse a module that is not in its folder and would be imported from elsewhere."""
     top = module_name.partition(".")[0]
     if top in sys.modules or (folder and PathFinder.find_spec(top, [folder])):
         return
@@ -124,7 +124,7 @@ def _check_there(module_name: str, folder: str) -> None:
 
 @contextlib.contextmanager
 def _importable(folder: str) -> Iterator[None]:
-    """Put a folder first; the current one `python -m macer` has there and the command has not."""
+    """Search a folder first; the command `macer` does not search the current one itself."""
     sys.path.insert(0, folder)
     try:
         yield
@@ -134,6 +134,6 @@ def _importable(folder: str) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """What an exception says, in one line without a full stop."""
+    """The first line of an exception's message, without a full stop."""
     lines = str(error).splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Where a step's images come from: the device's memory, or files that are read ahead of it."""
+"""The images of a training step, from the device's memory or from files that are read ahead."""
 
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -9,32 +9,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.data.formats import Images
 from macer.data.image_files import THREADS, ImageFiles
+from macer.data.split import Images
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose, stream
 
-AHEAD = 4  # batches that are being read while a step is taken
+AHEAD = 4  # batches that threads read during a step
 
 
 class Resident:
-    """All images on the device; a step picks its own there."""
+    """All images on the device; a step selects its own."""
 
     def __init__(self, images: np.ndarray, device: torch.device) -> None:
         self.images = torch.from_numpy(images).to(device)
 
     def batches(self, order: Tensor, epoch: int) -> Generator[None]:
-        """Nothing is to be done before a step."""
+        """Before each step; nothing has to be read."""
         while True:
             yield
 
     def picked(self, rows: Tensor) -> Tensor:
-        """The images of these numbers, uint8."""
+        """The images with these numbers, uint8."""
         return self.images[rows]
 
 
 class Streamed:
-    """Images that threads read from their files, batch after batch, some steps ahead."""
+    """Images that threads read from files, batch by batch and some steps ahead."""
 
     def __init__(
         self, images: ImageFiles, recipe: TrainRecipe, device: torch.device, size: int
@@ -42,10 +42,10 @@ class Streamed:
         self.images, self.recipe = images, recipe
         self._shape = (size, *images.shape[1:])
         self._picked = torch.empty(self._shape, dtype=torch.uint8, device=device)
-        self._copies: deque[torch.cuda.Event] = deque()  # that the device may not have made yet
+        self._copies: deque[torch.cuda.Event] = deque()  # copies that may not be finished
 
     def batches(self, order: Tensor, epoch: int) -> Generator[None]:
-        """Before each step, put its images where `picked` finds them."""
+        """Before each step, copy its images to where `picked` finds them."""
         numbers, size = order.tolist(), self._shape[0]
         waiting: deque[Reading] = deque()
         pool = ThreadPoolExecutor(THREADS)
@@ -66,12 +66,12 @@ class Streamed:
         return self._picked
 
     def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "Reading":
-        # Pinned, or the copy would wait for the device.
+        # Without pinned memory the copy would wait for the device.
         pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._picked.is_cuda)
-        places = zip(pixels.numpy(), numbers, strict=True)
-        return Reading(pixels, [pool.submit(self._read_one, *place, epoch) for place in places])
+        jobs = zip(pixels.numpy(), numbers, strict=True)
+        return Reading(pixels, [pool.submit(self._read_image, *job, epoch) for job in jobs])
 
-    def _read_one(self, out: np.ndarray, number: int, epoch: int) -> None:
+    def _read_image(self, out: np.ndarray, number: int, epoch: int) -> None:
         least, seed = self.recipe.resized_crop, self.recipe.seed
         if least:
             out[:] = self.images.part(number, least, stream(seed, Purpose.CROPS, number, epoch))
@@ -80,11 +80,11 @@ class Streamed:
 
     def _put(self, reading: "Reading") -> None:
         for image in reading.images:
-            image.result()  # raises what went wrong
+            image.result()  # raises the thread's exception
         self._picked.copy_(reading.pixels, non_blocking=True)
         if self._picked.is_cuda:
             self._copies.append(torch.cuda.current_stream().record_event())
-            if len(self._copies) > AHEAD:  # or batches that wait would fill the memory
+            if len(self._copies) > AHEAD:  # else waiting batches would fill the memory
                 self._copies.popleft().synchronize()
 
 
@@ -98,7 +98,11 @@ class Reading(NamedTuple):
 def feed(
     images: Images, recipe: TrainRecipe, device: torch.device, size: int
 ) -> Resident | Streamed:
-    """What gives a training its images, so many a step."""
+    """The source of a training's images.
+
+    Args:
+        size: images per step.
+    """
     if isinstance(images, ImageFiles):
         return Streamed(images, recipe, device, size)
-    return Resident(images, device)
+    return Resident(np.asarray(images), device)

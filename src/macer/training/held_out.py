@@ -1,9 +1,10 @@
-"""The training images that a run held out: settings are chosen by them, not by test images."""
+"""Held-out training images, so that settings are chosen by them and not by test images."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from macer.data.sets import Split, fingerprint
+from macer.data.fingerprint import fingerprint
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run
@@ -13,21 +14,21 @@ from macer.training.teachers import TEACHERS, models_named
 
 def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     """The images to train on and, if any, the last ones to validate on."""
-    left = len(split.images) - recipe.held_out
-    if left < recipe.batch:
+    trained = len(split.images) - recipe.held_out
+    if trained < recipe.batch:
         raise Mistake(
             f"held_out and batch must not exceed the {len(split.images)} training images together, "
             f"got {recipe.held_out} and {recipe.batch}"
         )
-    return split.part(0, left), split.part(left) if recipe.held_out else None
+    return split.part(0, trained), split.part(trained) if recipe.held_out else None
 
 
 def check_held_out(target: str, weights: Path | None = None) -> TrainRecipe:
-    """The recipe of a run that held images out; refuse all others, which may have seen them."""
+    """The recipe of a run that held images out; other models may have seen them and are refused."""
     run = Run(Path(target))
     if weights is not None or in_zoo(target) or not run.folder.is_dir():
         raise Mistake(
-            f"held_out needs a run folder, which tells what it held out, got {weights or target}; "
+            f"held_out needs a run folder, which says what it held out, got {weights or target}; "
             "name the run, or leave out --held-out"
         )
     recipe = run.read_recipe()
@@ -45,34 +46,34 @@ def check_teachers(
     """Refuse teachers that may have learnt from the images that a recipe holds out.
 
     Args:
-        pupils: teachers, by name, that learnt from the recipe's own model.
+        pupils: the names of models that learnt from the recipe's own model.
     """
     named = models_named(recipe)
     for field in fields:
         if name := named.get(field):
             run = Run(Path(name))
-            theirs = run.read_recipe() if run.manifest.is_file() else None
-            if theirs is None or theirs.held_out < recipe.held_out:
+            teacher = run.read_recipe() if run.manifest.is_file() else None
+            if teacher is None or teacher.held_out < recipe.held_out:
                 raise Mistake(
                     f"{field} must be a run that held out at least {recipe.held_out} images too, "
                     f"got {name}; train it with --held-out {recipe.held_out}"
                 )
             if name in pupils:
                 raise Mistake(f"{field} must not learn from itself, got {name}; name another run")
-            check_teachers(theirs, pupils=pupils | {name})
+            check_teachers(teacher, pupils=pupils | {name})
 
 
 def first_held_out(target: str, split: Split) -> int:
-    """The number of the first training image that a run held out; the others follow it.
+    """The number of the first training image that a run held out; all later ones are held out too.
 
     Args:
-        split: the training images, which must be those of the run.
+        split: the training images of the run; others are refused.
     """
     recipe = check_held_out(target)
-    expected, found = Run(Path(target)).read_manifest()["data_sha256"], fingerprint(split)
-    if found != expected:
+    expected, sha256 = Run(Path(target)).read_manifest()["data_sha256"], fingerprint(split)
+    if sha256 != expected:
         raise Mistake(
             f"held_out needs the training images of {target}, of SHA-256 {expected[:16]}…, got "
-            f"{found[:16]}…; correct --dataset or --data"
+            f"{sha256[:16]}…; correct --dataset or --data"
         )
     return len(split.images) - recipe.held_out

@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 
 from macer.data.arrays import Data, as_split, class_names
+from macer.data.fingerprint import channel_statistics, fingerprint
 from macer.data.image_files import ImageFiles
-from macer.data.sets import DATASETS, Split, channel_statistics, fingerprint
-from macer.errors import Mistake
+from macer.data.sets import DATASETS, Split
+from macer.errors import Mistake, Stopped
 from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
@@ -29,9 +30,9 @@ from macer.runs.run import (
 from macer.runs.seals import sealed
 from macer.smoothing.streams import Purpose, stream
 from macer.system.files import locked, remove_leftovers, write_atomically
-from macer.system.processes import ALONE, Ranks
+from macer.system.processes import SINGLE, Ranks
 from macer.system.progress import bar, note
-from macer.system.signals import Stopped, catching_signals
+from macer.system.signals import catching_signals
 from macer.system.user_code import OwnModule, own_modules
 from macer.training.arguments import (
     check_memory,
@@ -59,7 +60,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
     watch: Callable[[Metrics], None] | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE,
     code: Collection[str] = (),
 ) -> Path:
     """Train a model and return the path of its file, FOLDER/model.safetensors.
@@ -115,7 +116,7 @@ def train(
             remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
 
-        ranks.first_does(open_and_lock)
+        ranks.run_on_first(open_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         try:
@@ -126,7 +127,7 @@ def train(
                 "one of them"
             ) from None
         saver.save()
-        ranks.first_does(lambda: _finish(run, trainer, card, saver.metrics, own))
+        ranks.run_on_first(lambda: _finish(run, trainer, card, saver.metrics, own))
     return run.model
 
 
@@ -186,7 +187,7 @@ def _loop(
             samples = (trainer.step - first_step) * trainer.samples
             metrics = trainer.close_epoch()  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
-            trainer.ranks.first_does(
+            trainer.ranks.run_on_first(
                 partial(_close_epoch, trainer, saver, metrics, held_out, validation, watch)
             )
             saver.save_if_due(signals)
@@ -309,7 +310,7 @@ class Saver:
         asked = self.trainer.ranks.any(bool(signals))
         if asked:
             # None leaves before it is saved: whoever started us would end the others then.
-            self.trainer.ranks.first_does(self.save)
+            self.trainer.ranks.run_on_first(self.save)
             number = signals[0] if signals else signal.SIGTERM
             raise Stopped(number, f"stopped at step {self.trainer.step}; the state is saved")
         if time.monotonic() - self.last >= self.seconds:

@@ -1,4 +1,4 @@
-"""Where metrics go besides metrics.jsonl: a line on the screen, TensorBoard when asked for."""
+"""Show metrics beside metrics.jsonl: lines on the screen, and TensorBoard on request."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ from macer.system.progress import note
 def watching(folder: Path, tensorboard: bool) -> Iterator[Callable[[Metrics], None]]:
     """A function to call with each epoch's metrics."""
     if not tensorboard:
-        yield _tell
+        yield _print
         return
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -26,19 +26,19 @@ def watching(folder: Path, tensorboard: bool) -> Iterator[Callable[[Metrics], No
     with ExitStack() as stack:
 
         @cache
-        def writer() -> Any:  # it makes a folder in the run, which must exist by then
+        def writer() -> Any:  # made late: it writes into the run's folder, which must exist
             return stack.enter_context(SummaryWriter(str(folder / "tensorboard")))
 
         def watch(metrics: Metrics) -> None:
-            _tell(metrics)
+            _print(metrics)
             for name in metrics.keys() - {"step", "epoch"}:
                 writer().add_scalar(name, metrics[name], metrics["step"])
 
         yield watch
 
 
-def _tell(metrics: Metrics) -> None:
-    """One line an epoch."""
+def _print(metrics: Metrics) -> None:
+    """Print one line per epoch."""
     parts = [f"epoch {metrics['epoch']}", f"loss {metrics['loss']:.4f}"]
     if metrics["skipped_steps"]:
         parts.append(f"{metrics['skipped_steps']} steps skipped: loss not finite")

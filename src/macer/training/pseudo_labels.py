@@ -1,12 +1,12 @@
 """Semi-supervised training: a first model labels the images that have no labels.
 
-ỹᵢ = argmax_c Σⱼ 1[f(xᵢ + ηⱼ) = c],  i > L:  the first model's, smoothed             [Carmon+19]
+ỹᵢ = argmax_c Σⱼ 1[f(xᵢ + ηⱼ) = c],  i > L,  with f the first model                   [Carmon+19]
 loss = 1/n Σᵢ wᵢ lossᵢ,  wᵢ = 1 for i ≤ L, else w
 
-L is `labelled`, f `pseudo`, w `pseudo_weight`, σ the recipe's. The sum is divided by the batch's n
-images, not by Σ wᵢ: it then is an unbiased estimate of one objective, whatever share of the batch
-has labels. Without a first model the training is of the L labelled images alone, which is how a
-first model is made.
+L is `labelled`, f is `pseudo`, w is `pseudo_weight`, and σ is the recipe's. The sum is divided by
+the batch's n images and not by Σ wᵢ, so that it is an unbiased estimate of one objective for any
+share of labelled images in the batch. Without a first model, training uses the L labelled images
+only; this is how a first model is made.
 """
 
 from dataclasses import replace
@@ -21,13 +21,13 @@ from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose
 from macer.training.votes import count_votes
 
-SAMPLES = 32  # votes on a label
+SAMPLES = 32  # votes for each label
 
-HIDDEN = -1  # no class: an image whose label was taken away
+HIDDEN = -1  # the label of an image whose label is hidden; no class
 
 
 def without_hidden_labels(split: Split, recipe: TrainRecipe) -> Split:
-    """The images to train on; labels that the recipe takes away are gone from here on."""
+    """The images to train on, without the labels that the recipe hides."""
     if not recipe.labelled:
         return split
     if not recipe.batch <= recipe.labelled < len(split.images):
@@ -45,7 +45,7 @@ def without_hidden_labels(split: Split, recipe: TrainRecipe) -> Split:
 def with_pseudo_labels(
     labels: Tensor, images: Tensor, first: nn.Module, recipe: TrainRecipe
 ) -> Tensor:
-    """The labels, those taken away replaced by the first model's majority votes."""
+    """The labels, with hidden ones replaced by the first model's majority votes."""
     votes = count_votes(
         first,
         images[recipe.labelled :],

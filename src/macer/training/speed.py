@@ -1,4 +1,4 @@
-"""Seconds to a trained model: what the manifest says of them, and the work that they did."""
+"""The speed of a training: seconds, noisy samples per second, share of the chip's rate."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,26 +17,26 @@ from macer.runs.run import Metrics
 from macer.system.rates import matrix_rate, operations
 from macer.training.step import Trainer
 
-# What a pass costs, in forward passes: the gradients of a layer's inputs take as many operations
-# as its outputs did, and so do those of its weights.
+# The cost of a pass in forward passes. The gradients of a layer's inputs take as many operations
+# as its outputs, and so do the gradients of its weights.
 FORWARD, ATTACK, TRAINING = 1, 2, 3
 
 
 class Passes(NamedTuple):
-    """What an epoch asks of the network and its teacher, for each image."""
+    """The passes of the network and its teacher per image and epoch."""
 
-    images: float  # they see
-    forwards: float  # of the same operations, gradients included
+    images: float  # images that they see
+    forwards: float  # forward passes with the same number of operations, gradients included
 
 
 def count_passes(
     recipe: TrainRecipe, few: Split, model: nn.Module, teacher: nn.Module | None
 ) -> Passes:
-    """Count an objective's passes in a little training of few images, one step an epoch.
+    """Count an objective's passes in a short training on few images, one step per epoch.
 
-    Nothing is dropped from so few. It is done on the CPU, since a GPU may replay steps without
-    calling the network. In training mode a pass is differentiated for weights, in eval mode for
-    its input at most. A teacher's pass counts like the network's own.
+    No images are dropped. The training runs on the CPU, since a GPU may replay steps without
+    calling the network. In training mode a pass is differentiated for the weights, in eval mode
+    for its input at most. A teacher's pass counts like the network's own.
     """
     recipe = replace(recipe, batch=len(few.images), labelled=0, pseudo="", drop_below=0.0)
     trainer = Trainer(recipe, model, few, torch.device("cpu"), teacher=teacher)
@@ -44,20 +44,20 @@ def count_passes(
 
     def count(network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         images.append(len(inputs[0]))
-        alone = ATTACK if inputs[0].requires_grad else FORWARD
-        costs.append(TRAINING if network.training else alone)
+        in_eval_mode = ATTACK if inputs[0].requires_grad else FORWARD
+        costs.append(TRAINING if network.training else in_eval_mode)
 
     for network in filter(None, (trainer.model, teacher)):
         network.register_forward_pre_hook(count)
     while trainer.epoch < recipe.epochs:
         for _ in trainer.rest_of_epoch():
             pass
-    every = len(few.images) * recipe.epochs
-    return Passes(sum(images) / every, float(np.dot(images, costs)) / every)
+    total = len(few.images) * recipe.epochs
+    return Passes(sum(images) / total, float(np.dot(images, costs)) / total)
 
 
 def epoch_seconds(metrics: Sequence[Metrics], recipe: TrainRecipe) -> list[float]:
-    """Seconds of each recorded epoch, by its speed: validation is left out."""
+    """Seconds of each recorded epoch, computed from its speed, which excludes validation."""
     samples = _samples_of_epoch(metrics, recipe)
     return [samples / line["samples_per_second"] for line in metrics]
 
@@ -75,18 +75,18 @@ def training_speed(
     *,
     devices: int = 1,
 ) -> dict[str, float]:
-    """Seconds of all epochs, noisy samples a second and, on GPUs, the share of their matrix rate.
+    """Seconds of all epochs, noisy samples per second and, on GPUs, the share of the matrix rate.
 
-    The seconds are those of the steps that led to the model, in whichever process. An epoch that
-    was resumed counts at the speed of its last part, one that was not recorded at the mean of the
-    others. Checkpoints within an epoch are counted, validation is not.
+    The seconds are those of the steps that led to the model, also of earlier processes. A resumed
+    epoch counts at the speed of its last part, and an epoch that was not recorded at the mean of
+    the others. Checkpoints within an epoch are counted, validation is not.
     """
     if not metrics:
         return {}
     mean = statistics.fmean(epoch_seconds(metrics, recipe))
     rate = _samples_of_epoch(metrics, recipe) / mean
     speed = {"seconds": recipe.epochs * mean, "samples_per_second": rate}
-    # A user's own objective may ask more of a network than a little one has.
+    # A user's own objective may need more of a network than the small one offers.
     if device.type == "cuda" and recipe.loss.name in LOSSES:
         peak = devices * matrix_rate(device)
         share = rate * operations_of_sample(recipe, card) / peak
@@ -96,23 +96,23 @@ def training_speed(
 
 def operations_of_sample(recipe: TrainRecipe, card: ModelCard) -> float:
     """Operations of the network and its gradients for each of an image's k noisy copies."""
-    # How often an objective calls its network depends neither on the network nor on the images.
+    # The number of passes depends neither on the network nor on the images.
     few = Split(np.zeros((8, 1, 4, 4), np.uint8), np.arange(8) % 2)
-    teacher = _little_network().eval().requires_grad_(False) if recipe.loss.get("teacher") else None
-    passes = count_passes(replace(recipe, precision="fp32"), few, _little_network(), teacher)
+    teacher = _small_network().eval().requires_grad_(False) if recipe.loss.get("teacher") else None
+    passes = count_passes(replace(recipe, precision="fp32"), few, _small_network(), teacher)
     return passes.forwards / recipe.k * operations(card.build(), card.shape)
 
 
-def _little_network() -> nn.Module:
+def _small_network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
 
 
 def trained_line(name: str, speed: dict[str, float]) -> str:
-    """What training says at its end; `speed` is the manifest's, or empty."""
+    """The last line of a training; `speed` is the manifest's, or empty."""
     if not speed:
         return f"trained {name}"
-    taken = speed["seconds"]
-    line = f"trained {name} in {taken:{',.0f' if taken >= 10 else '.1f'}} s"
+    seconds = speed["seconds"]
+    line = f"trained {name} in {seconds:{',.0f' if seconds >= 10 else '.1f'}} s"
     line += f": {speed['samples_per_second']:,.0f} samples/s"
     if "matrix_share" in speed:
         line += f", {speed['matrix_share']:.1%} of the {speed['matrix_rate'] / 1e12:.0f} TFLOP/s"

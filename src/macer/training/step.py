@@ -22,7 +22,7 @@ from macer.recipes.schedules import learning_rate, trade_off
 from macer.runs.model_file import Tensors
 from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
-from macer.system.processes import ALONE, Ranks
+from macer.system.processes import SINGLE, Ranks
 from macer.training.augment import augment
 from macer.training.batches import Resident, feed
 from macer.training.epochs import epoch_order, new_odds, odds_are_due
@@ -41,7 +41,7 @@ class Trainer:
         device: torch.device,
         *,
         teacher: nn.Module | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = SINGLE,
     ) -> None:
         self.recipe = recipe = completed(recipe)
         self.device = device

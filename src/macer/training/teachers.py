@@ -1,4 +1,4 @@
-"""Trained models that a training learns from: a recipe's `teacher`, and its `pseudo`."""
+"""Trained models that a training learns from: a recipe's `teacher` and its `pseudo`."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,6 +12,7 @@ from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import load_model, model_file
 from macer.system.files import sha256_of_file
+from macer.system.text import shape_text
 
 TEACHERS = ("teacher", "pseudo")  # a setting of a loss, and a field of every recipe
 
@@ -23,23 +24,23 @@ def models_named(recipe: TrainRecipe) -> dict[str, str]:
 
 
 class Teacher(NamedTuple):
-    """A model in eval mode that takes no gradient, and its file's SHA-256."""
+    """A model in eval mode without gradients, and its file's SHA-256."""
 
     model: nn.Module
     sha256: str
 
 
-Teachers = dict[str, Teacher]  # by the fields that name them
+Teachers = dict[str, Teacher]  # by field
 
 
 def load_teachers(
     recipe: TrainRecipe, card: ModelCard, device: torch.device, *, code: Collection[str] = ()
 ) -> Teachers:
-    """The models that the recipe names, by its fields.
+    """The models that the recipe names, by field.
 
     Args:
-        card: of the model to be trained, whose images and classes must be theirs.
-        code: modules that their files may name, see `load_model`.
+        card: of the model to be trained; teachers must have the same images and classes.
+        code: modules that the teachers' files may name, see `load_model`.
     """
     paths = {field: Path(name) for field, name in models_named(recipe).items()}
     return {field: _load(field, path, card, device, code) for field, path in paths.items()}
@@ -50,11 +51,11 @@ def _load(
 ) -> Teacher:
     model, own = load_model(path, code=code)
     if own.shape != card.shape:
-        wanted, got = ("×".join(map(str, shape)) for shape in (card.shape, own.shape))
-        raise Mistake(f"{field} must be a model of {wanted} images, got {path}, of {got} images")
+        required, got = (shape_text(shape) for shape in (card.shape, own.shape))
+        raise Mistake(f"{field} must be a model of {required} images, got {path}, of {got} images")
     if own.classes != card.classes:
-        wanted, got = (_summary(classes) for classes in (card.classes, own.classes))
-        raise Mistake(f"{field} must have the classes {wanted}, got {path}, with {got}")
+        required, got = (_summary(classes) for classes in (card.classes, own.classes))
+        raise Mistake(f"{field} must have the classes {required}, got {path}, with {got}")
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Teacher(model.requires_grad_(False), sha256_of_file(model_file(path)))
 

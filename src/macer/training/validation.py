@@ -1,4 +1,4 @@
-"""How a model does on held-out training images, while it is being trained."""
+"""Validate a model on held-out training images during its training."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from macer.training.votes import ROWS, count_votes
 
 @dataclass(frozen=True)
 class Validation:
-    """When to look at the held-out images, and how closely."""
+    """How often a model is validated, and with how many samples."""
 
-    every: int = 1  # epochs; the last one always has a look
+    every: int = 1  # epochs; the last epoch is always validated
     samples: int = 32  # noisy copies of each image, at most votes.ROWS
 
     def __post_init__(self) -> None:
@@ -30,7 +30,7 @@ class Validation:
 
 
 def largest_radius(sigma: float, samples: int) -> float:
-    """What an image counts of which all n votes are right, σΦ⁻¹(1 − 1/2n)."""
+    """The radius of an image whose n votes are all right, σΦ⁻¹(1 − 1/2n)."""
     return sigma * float(ndtri(_largest_share(samples)))
 
 
@@ -48,8 +48,8 @@ def validate(
 ) -> dict[str, float]:
     """Accuracy of the smoothed classifier and its mean radius, estimated from a few votes.
 
-    The radius is σΦ⁻¹(p̂) with p̂ kept below 1 − 1/2n for n samples, and 0 where the vote is wrong:
-    a number to compare settings by, not a certificate.
+    The radius is σΦ⁻¹(p̂), with p̂ at most 1 − 1/2n for n samples, and 0 if the vote is wrong. It
+    is a number to compare settings by, not a certificate.
     """
     votes = count_votes(
         model,

@@ -1,15 +1,15 @@
-"""A few votes of each of many images, in training: a measure to choose by, not a certificate."""
+"""A few votes for each image during training: estimates to choose by, not certificates."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.data.formats import Images
+from macer.data.split import Images
 from macer.models.modes import evaluating
 from macer.smoothing.streams import Purpose, fill_normal
 
 ROWS = 1024  # noisy copies whose noise is drawn at once
-VALUES = 1 << 25  # that the network sees at once: all rows of CIFAR-10, 222 of ImageNet
+VALUES = 1 << 25  # pixel values in a batch of the network: 1024 rows of CIFAR-10, 222 of ImageNet
 
 
 def count_votes(
@@ -27,8 +27,8 @@ def count_votes(
 
     votes_c = Σⱼ 1[argmax u(x + ηⱼ) = c],  ηⱼ ~ N(0, σ²I)                            [Cohen+19]
 
-    The network is in eval mode meanwhile. The noise of a batch is one stream, named by the
-    position of its first image and by the chunk.
+    The network is in eval mode during the count. The noise of a batch is one stream, identified by
+    the position of its first image and by the chunk.
 
     Args:
         images: (images, channels, height, width) uint8.
@@ -42,8 +42,8 @@ def count_votes(
             fill_normal(noise, seed=seed, purpose=purpose, image=start, chunk=chunk)
             noisy = noise.mul_(sigma).add_(pixels[:, None].float() / 255)
             copies = noisy.flatten(0, 1).permute(0, 3, 1, 2)
-            seen = torch.split(copies, max(1, VALUES // copies[0].numel()))
-            batches.append(_winners(torch.cat([model(some) for some in seen]), samples))
+            parts = torch.split(copies, max(1, VALUES // copies[0].numel()))
+            batches.append(_votes(torch.cat([model(part) for part in parts]), samples))
     return torch.cat(batches).cpu()
 
 
@@ -51,7 +51,7 @@ def _tensor(images: "Tensor | Images") -> Tensor:
     return images if isinstance(images, Tensor) else torch.from_numpy(np.asarray(images))
 
 
-def _winners(logits: Tensor, samples: int) -> Tensor:
-    """The votes of logits (images · samples, classes)."""
+def _votes(logits: Tensor, samples: int) -> Tensor:
+    """The votes (images, classes) of logits (images · samples, classes)."""
     winners = nn.functional.one_hot(logits.argmax(dim=1), logits.shape[1])
     return winners.view(-1, samples, logits.shape[1]).sum(dim=1)

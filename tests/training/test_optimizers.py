@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from macer.training.muon import Muon, orthogonal
+from macer.training.optimizers import Muon, orthogonal
 
 
 def matrices(*shape, seed=0):
