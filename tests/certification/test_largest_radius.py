@@ -11,7 +11,6 @@ from torch import nn
 from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import (
     ABSTAIN,
-    BOUNDS,
     Kind,
     as_images,
     certify,
@@ -24,9 +23,11 @@ from macer.certification.largest_radius import (
 )
 from macer.certification.smooth import Smooth
 from macer.errors import Mistake
+from macer.smoothing.bounds import BOUNDS, Bound
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import SOFT_UNIT, Tally, sample_under_noise
+from macer.smoothing.sampling import sample_under_noise
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.smoothing.tally import SOFT_UNIT, Tally
 
 SHAPE = (1, 4, 4)
 
@@ -301,7 +302,8 @@ def test_noise_is_exact_unless_ordinary_noise_is_asked_for_8_bit_images(
 
 
 def test_a_bound_of_exactly_one_half_is_no_certificate(monkeypatch):
-    monkeypatch.setitem(BOUNDS, "clopper-pearson", lambda *_: np.array([0.5, 0.5 + 1e-9]))
+    near_half = Bound(lambda *_: np.array([0.5, 0.5 + 1e-9]), soft=False)
+    monkeypatch.setitem(BOUNDS, "clopper-pearson", near_half)
     half, more = conclude(
         tally_of([[6, 4]] * 2), tally_of([[60, 40]] * 2), sigma=1.0, n=100, alpha=0.01,
         bound="clopper-pearson",

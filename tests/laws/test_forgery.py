@@ -34,7 +34,7 @@ from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import AuditFailed, Mistake
-from macer.smoothing.sampling import Tally
+from macer.smoothing.tally import Tally
 
 IMAGES = 16
 CPU = torch.device("cpu")

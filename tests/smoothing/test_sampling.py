@@ -15,13 +15,13 @@ from macer.errors import Mistake
 from macer.models.modes import network_dtype
 from macer.smoothing.copies import Chunks, NoisyCopies
 from macer.smoothing.sampling import (
-    SOFT_UNIT,
     _in_threads,
     _one_a_thread,
     network_rows,
     sample_under_noise,
 )
 from macer.smoothing.streams import Purpose
+from macer.smoothing.tally import SOFT_UNIT
 from macer.system.signals import Stopped, stopping_at_once
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")

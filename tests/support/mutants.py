@@ -44,43 +44,55 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "two-sided bound": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, alpha / 2)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "ten times alpha": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, 10 * alpha)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "bound off by one": Mutant(
-        "smoothing/radius.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_radius.py"
+        "smoothing/bounds.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_bounds.py"
     ),
     "estimate instead of bound": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "return np.where(count > 0, p, 0.0)",
-        "return count / n * _DOWN + 0 * p",
-        "smoothing/test_radius.py",
+        "return count / n * DOWN + 0 * p",
+        "smoothing/test_bounds.py",
     ),
     "bound rounded up": Mutant(
-        "smoothing/radius.py",
-        "_DOWN = 1.0 - 2.0**-49",
-        "_DOWN = 1.0 + 2.0**-49",
-        "smoothing/test_radius.py",
+        "smoothing/bounds.py",
+        "DOWN = 1.0 - 2.0**-49",
+        "DOWN = 1.0 + 2.0**-49",
+        "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "-np.log(alpha) / (2 * n)",
         "-np.log(alpha) / (4 * n)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "Bernstein with one tail": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "log_term = np.log(2 / alpha)",
         "log_term = np.log(1 / alpha)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
+    ),
+    "every bound soft but one": Mutant(
+        "audit/verify.py",
+        'is_soft != bound_named(header["bound"]).soft',
+        'is_soft != (header["bound"] != "clopper-pearson")',
+        "laws/test_bounds.py",
+    ),
+    "too few samples for a bound": Mutant(
+        "smoothing/bounds.py",
+        "if n < self.least:",
+        "if n < 1:",
+        "smoothing/test_bounds.py",
     ),
     "whole sigma for half": Mutant(
         "smoothing/radius.py",
@@ -453,10 +465,10 @@ MUTANTS = {
         "smoothing/test_sampling.py",
     ),
     "quantile above its exact value": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "while (above := betainc(*shape, p) > alpha).any():",
         "if (above := betainc(*shape, p) > 1).any():",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "copies' cross-entropies forgotten": Mutant(
         "losses/macer.py",
@@ -811,8 +823,8 @@ MUTANTS = {
     ),
     "a soft class selected by votes": Mutant(
         "certification/largest_radius.py",
-        "return (counts0.first if is_soft(bound) else counts0.votes)",
-        "return counts0.votes",
+        "return bound_named(bound).totals(counts0).argmax(dim=1)",
+        "return counts0.votes.argmax(dim=1)",
         "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
     ),
     "a bound of one half": Mutant(
@@ -975,7 +987,7 @@ MUTANTS = {
         "report/test_history.py",
     ),
     "variance below its exact value": Mutant(
-        "smoothing/radius.py", " + squares * 2.0**-50", "", "smoothing/test_radius.py"
+        "smoothing/bounds.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
     ),
     "draws at a cell's edge decided": Mutant(
         "smoothing/exact_noise.py",

@@ -28,14 +28,15 @@ from torch import Tensor
 from macer.attacks.images import pgd
 from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents, Record
-from macer.certification.largest_radius import as_images, is_soft
+from macer.certification.largest_radius import as_images
 from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
-from macer.smoothing.radius import clopper_pearson_lower, hoeffding_lower
-from macer.smoothing.sampling import SOFT_UNIT, sample_under_noise
+from macer.smoothing.bounds import bound_named, clopper_pearson_lower, hoeffding_lower
+from macer.smoothing.sampling import sample_under_noise
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.smoothing.tally import SOFT_UNIT
 
 # Probability that the noise of a judgement condemns a point falsely, for each point and test: a
 # thousand points raise a false alarm once in five hundred attacks.
@@ -131,7 +132,7 @@ def falsify(
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield a judged trial for each."""
     header = contents.header
-    soft = is_soft(header["bound"])
+    soft = bound_named(header["bound"]).soft
     # A certificate belongs to the copy that was certified: it judges, its original is attacked.
     certified = for_inference(
         target.model, shape=target.shape, precision=header["precision"], device=device

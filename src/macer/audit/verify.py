@@ -22,9 +22,10 @@ from macer.data.sets import Split, fingerprint, pixels_sha256
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
 from macer.recipes import CertifyRecipe
+from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import SOFT_UNIT, Tally
 from macer.smoothing.sequential import looks
+from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.system.processor import instruction_set
 
 # Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
@@ -103,7 +104,7 @@ def _sample_sizes(header: Header) -> list[int]:
 def _check_counts(record: Record, header: Header) -> None:
     """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
     evidence, is_soft = record.certificate, bool(record.certificate.squares)
-    if is_soft != (header["bound"] != "clopper-pearson"):
+    if is_soft != bound_named(header["bound"]).soft:
         raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
     unit = int(1 / SOFT_UNIT) if is_soft else 1
     for what, counts, drawn in (

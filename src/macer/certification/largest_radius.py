@@ -1,6 +1,6 @@
 """PREDICT and CERTIFY, hard and soft: from tallies of noisy samples to labels with radii."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,50 +14,13 @@ from torch import Tensor, nn
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
-from macer.smoothing.radius import (
-    Floats,
-    bernstein_lower,
-    clopper_pearson_lower,
-    hoeffding_lower,
-    radius_lower,
-)
-from macer.smoothing.sampling import (
-    MOST_SOFT_SAMPLES,
-    SOFT_UNIT,
-    Progress,
-    Tally,
-    sample_under_noise,
-)
+from macer.smoothing.bounds import bound_named
+from macer.smoothing.radius import radius_lower
+from macer.smoothing.sampling import Progress, sample_under_noise
 from macer.smoothing.streams import Purpose
+from macer.smoothing.tally import MOST_SOFT_SAMPLES, Tally
 
 Images = Tensor | NDArray[Any]
-
-
-def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
-    return clopper_pearson_lower(_at(tally.votes, selected), n, alpha)
-
-
-def _hoeffding(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
-    return hoeffding_lower(_at(tally.first, selected) * SOFT_UNIT, n, alpha)
-
-
-def _bernstein(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
-    total = _at(tally.first, selected) * SOFT_UNIT
-    return bernstein_lower(total, _at(tally.second, selected) * SOFT_UNIT**2, n, alpha)
-
-
-def _at(totals: Tensor, selected: Tensor) -> Floats:
-    return totals.gather(1, selected[:, None]).squeeze(1).numpy().astype(np.float64)
-
-
-Bound = Callable[[Tally, Tensor, int, float], Floats]
-
-# Lower bounds of the selected class's probability: hard votes, then the two soft ones.
-BOUNDS: dict[str, Bound] = {
-    "clopper-pearson": _clopper_pearson,
-    "hoeffding": _hoeffding,
-    "bernstein": _bernstein,
-}
 
 
 class Kind(NamedTuple):
@@ -65,6 +28,11 @@ class Kind(NamedTuple):
 
     bound: str = "clopper-pearson"
     beta: float = 1.0  # of a soft one
+
+    @property
+    def soft(self) -> bool:
+        """Whether it is smoothed by softmax outputs."""
+        return bound_named(self.bound).soft
 
 
 def certify(
@@ -163,7 +131,7 @@ def certify_kinds(
         range(len(images)) if indices is None else indices,
         sigma=sigma,
         seed=seed,
-        betas=tuple(dict.fromkeys(kind.beta for kind in kinds if is_soft(kind.bound))),
+        betas=tuple(dict.fromkeys(kind.beta for kind in kinds if kind.soft)),
         batch_size=batch_size,
         row_by_row=row_by_row,
         progress=progress,
@@ -233,11 +201,6 @@ class Sampler:
         return Tally(tally.votes, tally.first[:, column], tally.second[:, column])
 
 
-def is_soft(bound: str) -> bool:
-    """Whether a bound is one of the softly smoothed classifier's."""
-    return bound != "clopper-pearson"
-
-
 def _wanted(counts0: Tally, bound: str, labels: Sequence[int] | None) -> Tensor:
     """The images to estimate: all, or those whose selected class is right."""
     classes = selected_classes(counts0, bound)
@@ -258,7 +221,7 @@ def _only(counts: Tally, these: Tensor) -> Tally:
 
 def selected_classes(counts0: Tally, bound: str) -> Tensor:
     """ĉ_A of each image: by votes, or by Σz for a soft certificate."""
-    return (counts0.first if is_soft(bound) else counts0.votes).argmax(dim=1)
+    return bound_named(bound).totals(counts0).argmax(dim=1)
 
 
 def conclude(
@@ -279,10 +242,10 @@ def conclude(
         drawn: samples behind each image's counts, n or 0; n for all if None.
         exact: whether their noise was.
     """
-    selection = counts0.first if is_soft(bound) else counts0.votes
-    estimation = counts.first if is_soft(bound) else counts.votes
+    lower_bound = bound_named(bound)
+    selection, estimation = lower_bound.totals(counts0), lower_bound.totals(counts)
     selected = selected_classes(counts0, bound)
-    p_a = BOUNDS[bound](counts, selected, n, alpha)
+    p_a = lower_bound.lower(counts, selected, n, alpha)
     radius = radius_lower(p_a, sigma)
     return [
         Certificate(
@@ -293,7 +256,7 @@ def conclude(
             selection=tuple(selection[i].tolist()),
             estimation=tuple(estimation[i].tolist()),
             drawn=n if drawn is None else int(drawn[i]),
-            squares=tuple(counts.second[i].tolist()) if is_soft(bound) else (),
+            squares=tuple(counts.second[i].tolist()) if lower_bound.soft else (),
             exact=exact,
         )
         for i in range(len(selected))
@@ -374,27 +337,17 @@ def check_settings(
             raise Mistake(f"{name} must be at most {MOST_VOTES:,}, got {value}")
     if not 0 <= seed < 2**63:
         raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
-    if bound not in BOUNDS:
-        raise Mistake(f"unknown bound {bound!r}; choose from {', '.join(BOUNDS)}")
-    if is_soft(bound) and n > MOST_SOFT_SAMPLES:
+    lower_bound = bound_named(bound)
+    if lower_bound.soft and n > MOST_SOFT_SAMPLES:
         raise Mistake(f"n must be at most {MOST_SOFT_SAMPLES} with the {bound} bound, got {n}")
-    if _best_bound(bound, n, alpha) <= 0.5:
+    if lower_bound.largest(n, alpha) <= 0.5:
         least = n
-        while _best_bound(bound, least, alpha) <= 0.5:
+        while lower_bound.largest(least, alpha) <= 0.5:
             least += 1
         raise Mistake(
             f"n must be at least {least} to certify anything at alpha {alpha:g} "
             f"with the {bound} bound, got {n}"
         )
-
-
-def _best_bound(bound: str, n: int, alpha: float) -> float:
-    """The bound when every sample votes for the class: nothing can be better."""
-    if n < 2 and bound == "bernstein":
-        return 0.0
-    ones = int(1 / SOFT_UNIT) if is_soft(bound) else 1
-    tally = Tally(*(torch.tensor([[n * one]]) for one in (1, ones, ones * ones)))
-    return float(BOUNDS[bound](tally, torch.tensor([0]), n, alpha)[0])
 
 
 def as_images(images: Images, *, exact: bool | None = None) -> Tensor:

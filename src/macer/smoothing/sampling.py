@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +22,10 @@ from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.rows import check_rows
 from macer.smoothing.streams import Purpose
+from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.system.signals import finishing_first
 
 Progress = Callable[[int], None]
-
-# Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
-# any order, and Σ z² of so many samples still fits an int64.
-SOFT_UNIT = 2.0**-20
-MOST_SOFT_SAMPLES = 2**23 - 1
 
 # A batch on an accelerator is large enough that launching its kernels takes no time beside
 # running them, also for the smallest networks, and small enough that it fits the memory: 8,192
@@ -44,14 +39,6 @@ CPU_VALUES = 2**20
 
 # Whole chunks a thread works through before it hands over: fewer make threads wait for Python.
 CPU_TASK = 5
-
-
-class Tally(NamedTuple):
-    """What the samples of each image add up to, in int64."""
-
-    votes: Tensor  # (images, classes): how often f(x + η) = c
-    first: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰, A[1, :]
-    second: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰, A[2, :]
 
 
 def sample_under_noise(

@@ -24,8 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 
 from macer.errors import Mistake
+from macer.smoothing.bounds import Floats, clopper_pearson_lower
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.radius import Floats, clopper_pearson_lower, radius_lower
+from macer.smoothing.radius import radius_lower
 
 # The nearest alternative, as an angle: what some 100,000 samples can tell from p₀.
 _NEAREST = 0.008
