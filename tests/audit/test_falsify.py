@@ -24,12 +24,14 @@ from macer.audit.falsify import (
     summary,
     to_grid,
 )
+from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Record, open_journal, read_journal
-from macer.certification.largest_radius import ABSTAIN, certify
+from macer.certification.largest_radius import certify
 from macer.certification.target import Target
 from macer.cli.app import main
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
+from macer.smoothing.sampling import Sampler
 
 SIGMA = 0.25
 SHAPE = (1, 8, 8)
@@ -283,19 +285,19 @@ def test_restarts_begin_elsewhere_and_are_judged_by_other_noise(journal, target,
     starts, names = [], []
     from macer.audit import falsify as falsification
 
-    pgd, sample = falsification.pgd, falsification.sample_under_noise
+    pgd, draw = falsification.pgd, Sampler.draw
 
     def spy_on_pgd(*arguments, start, **more):
         starts.append(start)
         return pgd(*arguments, start=start, **more)
 
-    def spy_on_sample(*arguments, indices, purpose, **more):
-        names.append((purpose.name, tuple(indices)))
-        return sample(*arguments, indices=indices, purpose=purpose, **more)
+    def spy_on_draw(sampler, num, purpose):
+        names.append((purpose.name, tuple(sampler.indices)))
+        return draw(sampler, num, purpose)
 
-    monkeypatch.setattr(falsification, "pgd", spy_on_pgd)
-    monkeypatch.setattr(falsification, "sample_under_noise", spy_on_sample)
     contents = journal()
+    monkeypatch.setattr(falsification, "pgd", spy_on_pgd)
+    monkeypatch.setattr(Sampler, "draw", spy_on_draw)
     radii = torch.tensor([contents.records[i].certificate.radius for i in range(4)])
     attacked(contents, target, restarts=3)
     assert starts[0] is None and not torch.equal(starts[1], starts[2])
@@ -336,17 +338,15 @@ def test_a_point_on_the_sphere_is_inside_and_a_bound_that_is_met_is_not_violated
 @pytest.mark.parametrize(("exact", "seen"), [(True, torch.uint8), (False, torch.float32)])
 def test_what_judges_is_asked_about_the_images_attacked(journal, target, monkeypatch, exact, seen):
     """By the noise of the certificates, and by the seed that the user gave."""
-    from macer.audit import falsify as falsification
+    asked, draw = [], Sampler.draw
 
-    asked, sample = [], falsification.sample_under_noise
+    def spy(sampler, num, purpose):
+        asked.append((sampler.images, num, sampler.seed, sampler.sigma, sampler.indices))
+        return draw(sampler, num, purpose)
 
-    def spy(model, images, n, **more):
-        asked.append((images, n, more["seed"], more["sigma"], more["indices"]))
-        return sample(model, images, n, **more)
-
-    monkeypatch.setattr(falsification, "sample_under_noise", spy)
     contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
     contents = replace(contents, header=contents.header | {"exact": exact})
+    monkeypatch.setattr(Sampler, "draw", spy)
     attacked(contents, target, scale=1e-9, restarts=1, seed=7, n=1234)
     [(images, n, seed, sigma, indices)] = asked
     assert (n, seed, sigma, indices) == (1234, 7, SIGMA, [1, 2, 3])

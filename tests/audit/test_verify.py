@@ -78,7 +78,7 @@ def test_a_conclusion_that_its_counts_do_not_support_fails(desk, field, value, c
 
 def test_forged_counts_pass_the_arithmetic_and_fail_when_drawn_again(desk, capsys):
     """Every image gets the counts and the certificate of a constant classifier."""
-    from macer.certification.largest_radius import conclude
+    from macer.certification.conclusions import conclude
     from macer.smoothing.tally import Tally
 
     def forge(record):

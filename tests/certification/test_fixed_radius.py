@@ -6,11 +6,13 @@ import torch
 from scipy.stats import norm
 from torch import nn
 
-from macer.certification.fixed_radius import certify_at, conclude_at
-from macer.certification.largest_radius import ABSTAIN, certify
+from macer.certification.certificate import ABSTAIN
+from macer.certification.conclusions import conclude_at
+from macer.certification.fixed_radius import certify_at
+from macer.certification.largest_radius import certify
 from macer.errors import Mistake
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import sample_under_noise
+from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import looks, threshold, verdicts
 
 SIGMA = 0.5
@@ -107,13 +109,13 @@ def test_another_seed_draws_other_noise():
 )
 def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
     images = torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
-    drawn = []
+    drawn, draw = [], Sampler.draw
 
-    def watched(model, images, *arguments, **settings):
-        drawn.append((images.dtype, settings["batch_size"], settings["indices"]))
-        return sample_under_noise(model, images, *arguments, **settings)
+    def watched(sampler, *arguments, **more):
+        drawn.append((sampler.images.dtype, sampler.batch_size, sampler.indices))
+        return draw(sampler, *arguments, **more)
 
-    monkeypatch.setattr("macer.certification.largest_radius.sample_under_noise", watched)
+    monkeypatch.setattr(Sampler, "draw", watched)
     certify_at(
         HalfSpace(),
         images,
@@ -127,8 +129,8 @@ def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
     assert {(*one[:2], *one[2]) for one in drawn} == {(seen, 700, 9)}
 
 
-def test_labels_must_be_one_an_image():
-    with pytest.raises(Mistake, match=r"^labels must be one an image, 2, got 1$"):
+def test_labels_must_be_one_per_image():
+    with pytest.raises(Mistake, match=r"^labels must be one per image, 2, got 1$"):
         certified([0.5, 0.5], 0.3, labels=[1])
 
 

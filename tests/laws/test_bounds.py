@@ -11,7 +11,8 @@ from torch import nn
 from macer.audit import falsify as falsification
 from macer.audit.verify import recompute
 from macer.certification.journal import Contents, Record, open_journal, read_journal
-from macer.certification.largest_radius import certify, check_settings
+from macer.certification.largest_radius import certify
+from macer.certification.settings import check_settings
 from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed

@@ -28,13 +28,13 @@ from torch import Tensor
 from macer.attacks.images import pgd
 from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents, Record
-from macer.certification.largest_radius import as_images
+from macer.certification.settings import as_images
 from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
 from macer.smoothing.bounds import bound_named, clopper_pearson_lower, hoeffding_lower
-from macer.smoothing.sampling import sample_under_noise
+from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose, fill_normal
 from macer.smoothing.tally import SOFT_UNIT
 
@@ -146,17 +146,16 @@ def falsify(
         pixels = torch.from_numpy(np.asarray(these)).to(device)
         for restart in range(search.restarts):
             found = attack(target, pixels, block, search, restart)
-            tally = sample_under_noise(
-                certified,
-                as_images(found, exact=header["exact"]),
-                search.n,
+            sampler = Sampler(
+                model=certified,
+                images=as_images(found, exact=header["exact"]),
                 sigma=target.sigma,
                 seed=search.seed,
-                purpose=Purpose.JUDGEMENT,
                 indices=[record.idx + restart * _RESTARTS_APART for record in block],
                 betas=(header["beta"],) if soft else (),
                 row_by_row=header.get("row_by_row", False),
             )
+            tally = sampler.draw(search.n, Purpose.JUDGEMENT)
             totals = tally.first[:, 0] if soft else tally.votes
             moved = _norm(found.double() - pixels.double()).flatten() / 255
             for i, record in enumerate(block):

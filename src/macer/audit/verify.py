@@ -11,11 +11,10 @@ import torch
 
 from macer.certification.authority import other_function
 from macer.certification.certificate import Certificate
+from macer.certification.conclusions import conclude, conclude_at
 from macer.certification.data_set import certify_by_recipes
-from macer.certification.fixed_radius import conclude_at
 from macer.certification.header import Header, entry
 from macer.certification.journal import JOURNAL, Contents, Record, read_journal, table_lines
-from macer.certification.largest_radius import conclude
 from macer.certification.scope import describe, images_of
 from macer.certification.target import Target, function_of
 from macer.data.sets import Split, fingerprint, pixels_sha256

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
-from macer.certification.largest_radius import Images, as_images, as_tensor, certify, predict
+from macer.certification.largest_radius import Kind, sample_and_certify, sample_and_predict
+from macer.certification.settings import Images, as_images, as_tensor
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
 from macer.models.inference import for_inference, resolved
 from macer.models.probe import check_model
+from macer.smoothing.sampling import Sampler
 
 
 class Smooth:
@@ -55,44 +57,25 @@ class Smooth:
         self, x: Images, n0: int, n: int, alpha: float, batch_size: int | None = None
     ) -> tuple[int, float]:
         """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
-        images = self._images(x)
-        [certificate] = certify(
-            self._network(images),
-            images,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            batch_size=batch_size,
-            **self._settings(),
-        )
+        sampler = self._sampler(x, batch_size)
+        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
         self._check_classes(len(certificate.selection))
         return certificate.label, certificate.radius
 
     def predict(self, x: Images, n: int, alpha: float, batch_size: int | None = None) -> int:
         """The label at x (channels, height, width), or ABSTAIN."""
-        images = self._images(x)
-        [label] = predict(
-            self._network(images),
-            images,
-            n=n,
-            alpha=alpha,
-            batch_size=batch_size,
-            **self._settings(),
-        )
+        [label] = sample_and_predict(self._sampler(x, batch_size), n=n, alpha=alpha)
         return label
 
-    def _images(self, x: Images) -> Tensor:
-        return as_images(as_tensor(x)[None], exact=self.exact)
-
-    def _settings(self) -> dict[str, Any]:
+    def _sampler(self, x: Images, batch_size: int | None) -> Sampler:
+        """The sampler of the next call."""
+        images = as_images(as_tensor(x)[None], exact=self.exact)
+        sampler = Sampler(
+            model=self._network(images), images=images, sigma=self.sigma, seed=self.seed,
+            indices=[self.calls], batch_size=batch_size, row_by_row=self.row_by_row,
+        )  # fmt: skip
         self.calls += 1
-        return {
-            "sigma": self.sigma,
-            "seed": self.seed,
-            "exact": self.exact,
-            "row_by_row": self.row_by_row,
-            "indices": [self.calls - 1],
-        }
+        return sampler
 
     def _network(self, images: Tensor) -> nn.Module:
         """The base classifier as it is now, prepared for such images."""
