@@ -889,8 +889,8 @@ MUTANTS = {
     ),
     "radius 0 taken for none": Mutant(
         "certification/predict_files.py",
-        "    if radius is not None:\n",
-        "    if radius:\n",
+        "    if radius is None:\n",
+        "    if not radius:\n",
         "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
     ),
     "n0 of a prediction forgotten": Mutant(

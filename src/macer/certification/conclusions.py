@@ -1,6 +1,6 @@
 """Pure conclusions: from tallies of noisy samples to certificates and labels. No network here.
 
-Apart from certificate.py, which is read without torch.
+They are apart from certificate.py because a report reads certificates without torch.
 """
 
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ def predict_files(
     precision = resolved(precision, device)
     model = for_inference(trained.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
-        _check_authority(target, trained, model, precision, row_by_row, device)
+        _check_certified_function(target, trained, model, precision, row_by_row, device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
@@ -124,7 +124,7 @@ def _certificate(
     return certificate
 
 
-def _check_authority(
+def _check_certified_function(
     run: Path,
     target: Target,
     model: nn.Module,

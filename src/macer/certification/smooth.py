@@ -1,4 +1,4 @@
-"""The field's class in front of CERTIFY and PREDICT."""
+"""CERTIFY and PREDICT behind the class that the field uses."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from macer.smoothing.sampling import Sampler
 
 
 class Smooth:
-    """The field's front to `certify` and `predict`: one image a call.     [Cohen+19, core.py's API]
+    """`certify` and `predict` with one image per call.                    [Cohen+19, core.py's API]
 
     The classifier that answers is the one that `macer certify` certifies: the base classifier as
-    `for_inference` prepares it, on the image's device. It is prepared when it is first asked about
-    a shape, and again once the base classifier has changed. Each call draws fresh noise, so that
-    its result is independent of the calls before it: the noise of call i is that of image i.
+    `for_inference` prepares it, on the image's device. It is prepared at the first call with a
+    shape, and again after the base classifier has changed. Each call draws fresh noise, so that
+    its result is independent of earlier calls: call i uses the noise of image i.
 
     Args:
         precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU.
@@ -51,7 +51,7 @@ class Smooth:
         self.row_by_row = row_by_row
         self.calls = 0
         self._prepared: dict[tuple[object, ...], nn.Module] = {}
-        self._state: list[Any] = []  # of the base classifier when they were prepared
+        self._state: list[Any] = []  # the base classifier's when `_prepared` was filled
 
     def certify(
         self, x: Images, n0: int, n: int, alpha: float, batch_size: int | None = None
@@ -78,10 +78,10 @@ class Smooth:
         return sampler
 
     def _network(self, images: Tensor) -> nn.Module:
-        """The base classifier as it is now, prepared for such images."""
+        """The base classifier as it is now, prepared for images of this shape."""
         if not _same(self._state, _state(self.base_classifier)):
             self._prepared.clear()
-            self._state = [_kept(value) for value in _state(self.base_classifier)]
+            self._state = [_copied(value) for value in _state(self.base_classifier)]
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
         precision = resolved(self.precision, device)
@@ -101,10 +101,10 @@ class Smooth:
 
 
 def _state(model: nn.Module) -> list[Any]:
-    """What decides a network's function: the kinds of its parts, their numbers and tensors.
+    """What decides a network's function: the types of its parts, their numbers and tensors.
 
-    The values themselves are compared. A tensor's version counter would be quicker, but misses
-    what is written through `.data`, as averages of weights often are.
+    The values themselves are compared. A tensor's version counter would be quicker, but it misses
+    changes through `.data`, by which averages of weights are often written.
     """
     plain = (bool, int, float, str)
     state: list[Any] = []
@@ -118,7 +118,7 @@ def _state(model: nn.Module) -> list[Any]:
     return [*state, *tensors_of(model)]
 
 
-def _kept(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
@@ -129,5 +129,5 @@ def _same(before: list[Any], now: list[Any]) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         return type(a) is type(b) and bool(a == b)
-    alike = (a.dtype, a.device) == (b.dtype, b.device)
-    return alike and torch.equal(a, b)
+    same_type = (a.dtype, a.device) == (b.dtype, b.device)
+    return same_type and torch.equal(a, b)

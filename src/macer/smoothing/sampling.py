@@ -166,7 +166,7 @@ def network_rows(
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
-        shape: of an image, (channels, height, width)
+        shape: the shape of an image, (channels, height, width).
     """
     if row_by_row:
         return 1
@@ -191,7 +191,7 @@ def _tasks(chosen: NDArray[np.int64], num: int, first: int, size: int) -> Iterat
 
 
 def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:
-    """What each chunk of a batch adds up to; rows that were not asked for do not count."""
+    """What the samples of each chunk of a batch add up to; rows of padding do not count."""
     count = len(chunks.slots)
     logits, decided = logits[: count * CHUNK], decided[: count * CHUNK]
     asked = torch.from_numpy(chunks.rows).to(logits.device)
