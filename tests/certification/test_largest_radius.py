@@ -225,14 +225,14 @@ def asked_of_the_sampler(monkeypatch, act):
 
 @pytest.mark.parametrize("act", [certify, certify_bernstein, predict])
 def test_what_is_asked_for_reaches_the_samples(act, monkeypatch):
-    images, told = random_images(3), []
+    images, drawn = random_images(3), []
     settings = {"sigma": 0.75, "n": 60, "alpha": 0.01, "seed": 9, "batch_size": 300}
-    settings |= {"indices": [4, 0, 2], "progress": told.append, "row_by_row": True}
+    settings |= {"indices": [4, 0, 2], "progress": drawn.append, "row_by_row": True}
     if act is not predict:
         settings |= {"n0": 60}
     asked = asked_of_the_sampler(monkeypatch, lambda: act(Constant([0.0]), images, **settings))
     names = ("sigma", "seed", "batch_size", "progress", "indices", "row_by_row")
-    assert [asked[name] for name in names] == [0.75, 9, 300, told.append, [4, 0, 2], True]
+    assert [asked[name] for name in names] == [0.75, 9, 300, drawn.append, [4, 0, 2], True]
     assert asked["num"] == 60 and torch.equal(asked["images"], images)
     assert asked["betas"] == ((1.0,) if act is certify_bernstein else ())
     purpose = Purpose.PREDICTION if act is predict else Purpose.SELECTION
@@ -359,15 +359,15 @@ def test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right():
     images = torch.tensor([0.5, 0.5, 0.2, 0.9])[:, None, None, None].expand(-1, *SHAPE)
     kinds = [Kind(), Kind("bernstein", 1.0), Kind("hoeffding", 1000.0), Kind("hoeffding", 1.0)]
     settings = {"sigma": 0.5, "n0": 200, "n": 300, "labels": [0, 1, 0, 0]}
-    told: list[int] = []
-    together = certify_kinds(Lopsided(), images, kinds, progress=told.append, **settings)
-    assert [[c.drawn for c in some] for some in together] == [
+    drawn: list[int] = []
+    together = certify_kinds(Lopsided(), images, kinds, progress=drawn.append, **settings)
+    assert [[c.drawn for c in certificates] for certificates in together] == [
         [300, 0, 300, 0],
         [0, 300, 300, 0],
         [300, 0, 300, 0],
         [0, 300, 300, 0],
     ]
-    assert sum(told) == 4 * 200 + 3 * 300  # no kind wants the last image
+    assert sum(drawn) == 4 * 200 + 3 * 300  # no kind wants the last image
     for kind, certificates in zip(kinds, together, strict=True):
         alone = certify(Lopsided(), images, bound=kind.bound, beta=kind.beta, **settings)
         assert certificates == alone

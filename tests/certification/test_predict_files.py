@@ -201,7 +201,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_networks: None) 
 def asked(
     monkeypatch: pytest.MonkeyPatch, model: Path, images: list[np.ndarray], **settings: Any
 ) -> tuple[list[dict[str, Any]], list[Prediction]]:
-    """What CERTIFY is asked for each of some images, and what its answers make."""
+    """What CERTIFY is asked for each image, and the predictions from its answers."""
     questions: list[dict[str, Any]] = []
 
     certificate = Certificate(1, 0.123456, 1, 0.6, (0, 1, 0), (0, 9, 1), 10)

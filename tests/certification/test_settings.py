@@ -31,9 +31,9 @@ def test_images_may_be_numpy_arrays():
     images = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), dtype=np.uint8)
     images.flags.writeable = False
     for array in (images, images / 255, (images / 255).astype(">f4"), images[:, :, ::-1, ::-1]):
-        found = as_images(array)
-        assert found.dtype == torch.uint8
-        np.testing.assert_allclose(found / 255, array / array.max() * (images.max() / 255), 1e-6)
+        pixels = as_images(array)
+        assert pixels.dtype == torch.uint8
+        np.testing.assert_allclose(pixels / 255, array / array.max() * (images.max() / 255), 1e-6)
 
 
 # refusal

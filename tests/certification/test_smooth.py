@@ -33,8 +33,8 @@ def answers(smooth, images=IMAGES):
 
 def certified(model, precision="fp32", images=IMAGES, **settings):
     prepared = for_inference(model, shape=SHAPE, precision=precision, device=CPU)
-    found = certify(prepared, images, sigma=0.25, n0=50, n=500, **settings)
-    return [(c.label, c.radius) for c in found]
+    certificates = certify(prepared, images, sigma=0.25, n0=50, n=500, **settings)
+    return [(c.label, c.radius) for c in certificates]
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
@@ -55,7 +55,7 @@ def test_its_answers_are_those_of_certification_in_the_same_precision(precision,
 
 
 def test_arrays_floats_and_bytes_of_an_image_have_the_same_answer():
-    smooth = [answers(Smooth(network(), 3, 0.25), some) for some in
+    smooth = [answers(Smooth(network(), 3, 0.25), images) for images in
               (IMAGES, IMAGES / 255, IMAGES.numpy(), np.asarray(IMAGES / 255))]  # fmt: skip
     assert smooth[0] == smooth[1] == smooth[2] == smooth[3]
     ordinary = answers(Smooth(network(), 3, 0.25, exact=False))

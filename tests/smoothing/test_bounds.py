@@ -131,7 +131,7 @@ def test_soft_bounds_are_never_above_their_exact_value(seed):
         few, low = int(random.integers(0, 3)), high - int(random.integers(0, 40))
         total = (n - few) * high + few * low
         squares = (n - few) * high**2 + few * low**2
-        found = (
+        bounds = (
             float(hoeffding_lower(total * unit, n, alpha)),
             float(bernstein_lower(total * unit, squares * unit**2, n, alpha)),
         )
@@ -141,8 +141,8 @@ def test_soft_bounds_are_never_above_their_exact_value(seed):
             hoeffding = mean - mpmath.sqrt(-mpmath.log(mpmath.mpf(alpha)) / (2 * n))
             bernstein = mean - mpmath.sqrt(2 * variance * log_term / n)
             bernstein -= 7 * log_term / (3 * (n - 1))
-            assert found[0] <= max(hoeffding, 0) and found[1] <= max(bernstein, 0)
-            assert found[1] >= bernstein - 1e-8
+            assert bounds[0] <= max(hoeffding, 0) and bounds[1] <= max(bernstein, 0)
+            assert bounds[1] >= bernstein - 1e-8
 
 
 @pytest.mark.parametrize("name", BOUNDS)

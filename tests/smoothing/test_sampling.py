@@ -101,16 +101,16 @@ def test_samples_in_parts_are_those_of_one_draw():
 
 @pytest.mark.parametrize("chosen", [[True, False, True], [False, True, False], [False] * 3])
 def test_the_chosen_images_have_their_samples_and_the_others_zeros(chosen):
-    told: list[int] = []
-    sampler = small_sampler(indices=[4, 0, 9], progress=told.append)
+    drawn: list[int] = []
+    sampler = small_sampler(indices=[4, 0, 9], progress=drawn.append)
     everyone = sampler.draw(250, Purpose.ESTIMATION)
-    assert sum(told) == 3 * 250
-    told.clear()
-    some = sampler.draw(250, Purpose.ESTIMATION, only=torch.tensor(chosen))
-    for all_totals, totals in zip(everyone, some, strict=True):
+    assert sum(drawn) == 3 * 250
+    drawn.clear()
+    few = sampler.draw(250, Purpose.ESTIMATION, only=torch.tensor(chosen))
+    for all_totals, totals in zip(everyone, few, strict=True):
         for is_chosen, whole, part in zip(chosen, all_totals, totals, strict=True):
             assert torch.equal(part, whole if is_chosen else torch.zeros_like(whole))
-    assert sum(told) == 250 * sum(chosen)
+    assert sum(drawn) == 250 * sum(chosen)
 
 
 def test_samples_have_the_variance_asked_for():
@@ -162,9 +162,9 @@ def test_samples_whose_noise_is_undecided_do_not_count(monkeypatch):
 
 
 def test_progress_is_told_of_the_samples_asked_for():
-    told: list[int] = []
-    sampled(Fixed(0.0, 1.0), 130, progress=told.append)
-    assert sum(told) == 2 * 130
+    drawn: list[int] = []
+    sampled(Fixed(0.0, 1.0), 130, progress=drawn.append)
+    assert sum(drawn) == 2 * 130
 
 
 class Hungry(torch.nn.Module):

@@ -97,9 +97,9 @@ def test_no_more_work_is_begun_than_threads_can_take_up():
 def test_the_number_of_threads_is_afterwards_what_it_was(monkeypatch):
     """What a thread sets for itself is all threads' where nobody has asked for their number."""
     asked: list[tuple[bool, int]] = []
-    here = threading.main_thread()
+    main = threading.main_thread()
     monkeypatch.setattr(
-        torch, "set_num_threads", lambda n: asked.append((threading.current_thread() is here, n))
+        torch, "set_num_threads", lambda n: asked.append((threading.current_thread() is main, n))
     )
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     images = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
