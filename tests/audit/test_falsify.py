@@ -16,6 +16,7 @@ from macer.audit.falsify import chosen_records
 from macer.certification.certificate import ABSTAIN
 from macer.cli.app import main
 from macer.errors import Mistake
+from macer.smoothing.sampling import Sampler
 
 # law
 
@@ -62,19 +63,19 @@ def test_the_trials_are_a_function_of_the_seed(journal, target):
 
 def test_restarts_begin_elsewhere_and_are_judged_by_other_noise(journal, target, monkeypatch):
     starts, names = [], []
-    pgd, sample = falsification.pgd, falsification.sample_under_noise
+    pgd, draw = falsification.pgd, Sampler.draw
 
     def spy_on_pgd(*arguments, start, **more):
         starts.append(start)
         return pgd(*arguments, start=start, **more)
 
-    def spy_on_sample(*arguments, indices, purpose, **more):
-        names.append((purpose.name, tuple(indices)))
-        return sample(*arguments, indices=indices, purpose=purpose, **more)
+    def spy_on_draw(sampler, num, purpose):
+        names.append((purpose.name, tuple(sampler.indices)))
+        return draw(sampler, num, purpose)
 
-    monkeypatch.setattr(falsification, "pgd", spy_on_pgd)
-    monkeypatch.setattr(falsification, "sample_under_noise", spy_on_sample)
     contents = journal()
+    monkeypatch.setattr(falsification, "pgd", spy_on_pgd)
+    monkeypatch.setattr(Sampler, "draw", spy_on_draw)
     radii = torch.tensor([contents.records[i].certificate.radius for i in range(4)])
     attacked(contents, target, restarts=3)
     assert starts[0] is None and not torch.equal(starts[1], starts[2])
@@ -105,15 +106,15 @@ def test_images_are_chosen_in_their_order_and_only_where_there_is_a_ball_to_atta
 @pytest.mark.parametrize(("exact", "seen"), [(True, torch.uint8), (False, torch.float32)])
 def test_what_judges_is_asked_about_the_images_attacked(journal, target, monkeypatch, exact, seen):
     """By the noise of the certificates, and by the seed that the user gave."""
-    asked, sample = [], falsification.sample_under_noise
+    asked, draw = [], Sampler.draw
 
-    def spy(model, images, n, **more):
-        asked.append((images, n, more["seed"], more["sigma"], more["indices"]))
-        return sample(model, images, n, **more)
+    def spy(sampler, num, purpose):
+        asked.append((sampler.images, num, sampler.seed, sampler.sigma, sampler.indices))
+        return draw(sampler, num, purpose)
 
-    monkeypatch.setattr(falsification, "sample_under_noise", spy)
     contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
     contents = replace(contents, header=contents.header | {"exact": exact})
+    monkeypatch.setattr(Sampler, "draw", spy)
     attacked(contents, target, scale=1e-9, restarts=1, seed=7, n=1234)
     [(images, n, seed, sigma, indices)] = asked
     assert (n, seed, sigma, indices) == (1234, 7, SIGMA, [1, 2, 3])

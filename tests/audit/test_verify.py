@@ -78,8 +78,8 @@ def test_a_conclusion_that_its_counts_do_not_support_fails(desk, field, value, c
 
 def test_forged_counts_pass_the_arithmetic_and_fail_when_drawn_again(desk, capsys):
     """Every image gets the counts and the certificate of a constant classifier."""
-    from macer.certification.largest_radius import conclude
-    from macer.smoothing.sampling import Tally
+    from macer.certification.conclusions import conclude
+    from macer.smoothing.tally import Tally
 
     def forge(record):
         votes0, votes = (torch.zeros(1, 10, dtype=torch.int64) for _ in range(2))

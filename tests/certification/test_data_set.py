@@ -31,6 +31,7 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.smoothing.sampling import Sampler
 from macer.system import progress
 from macer.training.loop import train
 
@@ -562,16 +563,16 @@ def test_what_a_recipe_asks_for_reaches_certify(
 ) -> None:
     asked: dict[str, Any] = {}
 
-    def kinds(model: object, images: object, kinds: list[Kind], **settings: Any) -> list[Any]:
-        asked.update(settings, kinds=kinds)
+    def largest(sampler: Sampler, kinds: list[Kind], **settings: Any) -> list[Any]:
+        asked.update(vars(sampler), exact=sampler.exact, kinds=kinds, **settings)
         return [[]]
 
-    def at(model: object, images: object, **settings: Any) -> list[Any]:
-        asked.update(settings)
+    def at(sampler: Sampler, radius: float, **settings: Any) -> list[Any]:
+        asked.update(vars(sampler), exact=sampler.exact, radius=radius, **settings)
         return []
 
-    monkeypatch.setattr("macer.certification.data_set.certify_kinds", kinds)
-    monkeypatch.setattr("macer.certification.data_set.certify_at", at)
+    monkeypatch.setattr("macer.certification.data_set.sample_and_certify", largest)
+    monkeypatch.setattr("macer.certification.data_set.sample_and_certify_at", at)
     recipe = CertifyRecipe(
         n0=7,
         n=70,
@@ -585,14 +586,16 @@ def test_what_a_recipe_asks_for_reaches_certify(
     )
     soft = replace(recipe, bound="bernstein", beta=2.0, radius=None)
     progress: list[int] = []
+    model = torch.nn.Identity()
     certify_by_recipes(
-        torch.nn.Identity(), torch.zeros(2, 1, 2, 2), [recipe, soft], sigma=0.75, labels=[3, 4],
+        model, torch.zeros(2, 1, 2, 2), [recipe, soft], sigma=0.75, labels=[3, 4],
         indices=[8, 9], batch_size=300, progress=progress.append,
     )  # fmt: skip
+    assert asked.pop("model") is model and asked.pop("images").shape == (2, 1, 2, 2)
     how = {"kinds": [Kind("clopper-pearson", 3.0), Kind("bernstein", 2.0)]}
     assert asked == {
         **{"n0": 7, "n": 70, "alpha": 0.02, "seed": 5, "exact": False, "sigma": 0.75},
-        "row_by_row": True,
+        **{"row_by_row": True, "betas": (2.0,)},
         **{"labels": [3, 4] if score else None, "indices": [8, 9], "batch_size": 300},
         **({"progress": progress.append} | (how if radius is None else {"radius": radius})),
     }

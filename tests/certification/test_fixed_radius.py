@@ -6,11 +6,13 @@ import torch
 from scipy.stats import norm
 from torch import nn
 
-from macer.certification.fixed_radius import certify_at, conclude_at
-from macer.certification.largest_radius import ABSTAIN, certify
+from macer.certification.certificate import ABSTAIN
+from macer.certification.conclusions import conclude_at
+from macer.certification.fixed_radius import certify_at
+from macer.certification.largest_radius import certify
 from macer.errors import Mistake
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import sample_under_noise
+from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import looks, threshold, verdicts
 
 SIGMA = 0.5
@@ -35,9 +37,9 @@ def certified(distances: list[float], radius: float, **changes):
 
 
 def test_the_verdict_is_that_of_the_sequential_test_on_the_same_votes():
-    found = certified([0.1, 0.3, 0.35, 0.45], 0.3, n=20_000)
+    certificates = certified([0.1, 0.3, 0.35, 0.45], 0.3, n=20_000)
     p0 = threshold(0.3, SIGMA)
-    for certificate in found:
+    for certificate in certificates:
         assert certificate.drawn in looks(20_000)
         votes = certificate.estimation[certificate.selected]
         verdict = verdicts(votes, certificate.drawn, p0=p0, alpha=0.001, n_max=20_000)
@@ -66,8 +68,8 @@ def test_certificates_do_not_depend_on_the_company():
 
 
 def test_images_on_the_boundary_are_certified_with_probability_at_most_alpha():
-    found = certified([0.3] * 400, 0.3 + 1e-7, n=3000, alpha=0.05)
-    false = sum(certificate.label != ABSTAIN for certificate in found)
+    certificates = certified([0.3] * 400, 0.3 + 1e-7, n=3000, alpha=0.05)
+    false = sum(certificate.label != ABSTAIN for certificate in certificates)
     assert 0 < false <= 33  # the 99.9% point of Binomial(400, .05)
 
 
@@ -97,9 +99,9 @@ def test_an_abstention_bounds_nothing():
 
 
 def test_another_seed_draws_other_noise():
-    found = [certified([0.3], 0.3, n=2000, seed=seed) for seed in (0, 1, 1)]
-    assert found[0] != found[1] == found[2]
-    assert found[0][0].selection != found[1][0].selection
+    certificates = [certified([0.3], 0.3, n=2000, seed=seed) for seed in (0, 1, 1)]
+    assert certificates[0] != certificates[1] == certificates[2]
+    assert certificates[0][0].selection != certificates[1][0].selection
 
 
 @pytest.mark.parametrize(
@@ -107,13 +109,13 @@ def test_another_seed_draws_other_noise():
 )
 def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
     images = torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
-    drawn = []
+    drawn, draw = [], Sampler.draw
 
-    def watched(model, images, *arguments, **settings):
-        drawn.append((images.dtype, settings["batch_size"], settings["indices"]))
-        return sample_under_noise(model, images, *arguments, **settings)
+    def watched(sampler, *arguments, **more):
+        drawn.append((sampler.images.dtype, sampler.batch_size, sampler.indices))
+        return draw(sampler, *arguments, **more)
 
-    monkeypatch.setattr("macer.certification.largest_radius.sample_under_noise", watched)
+    monkeypatch.setattr(Sampler, "draw", watched)
     certify_at(
         HalfSpace(),
         images,
@@ -127,15 +129,15 @@ def test_noise_is_exact_as_certifys_is(exact, seen, monkeypatch):
     assert {(*one[:2], *one[2]) for one in drawn} == {(seen, 700, 9)}
 
 
-def test_labels_must_be_one_an_image():
-    with pytest.raises(Mistake, match=r"^labels must be one an image, 2, got 1$"):
+def test_labels_must_be_one_per_image():
+    with pytest.raises(Mistake, match=r"^labels must be one per image, 2, got 1$"):
         certified([0.5, 0.5], 0.3, labels=[1])
 
 
 def test_progress_adds_up_to_the_samples_drawn():
-    told: list[int] = []
-    certificates = certified([0.1, 0.5], 0.3, n=5000, n0=100, progress=told.append)
-    assert sum(told) == 2 * 100 + sum(c.drawn for c in certificates) < 2 * 5100
+    drawn: list[int] = []
+    certificates = certified([0.1, 0.5], 0.3, n=5000, n0=100, progress=drawn.append)
+    assert sum(drawn) == 2 * 100 + sum(c.drawn for c in certificates) < 2 * 5100
 
 
 def test_counts_alone_give_the_conclusion_again():

@@ -9,14 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
-from macer.certification.fixed_radius import certify_at
-from macer.certification.largest_radius import Certificate, certify
+from macer.certification.certificate import Certificate
+from macer.certification.fixed_radius import sample_and_certify_at
+from macer.certification.largest_radius import Kind, certify, sample_and_certify
 from macer.certification.predict_files import Prediction, predict_files
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.run import ModelCard, Run, load_model, save_model
+from macer.smoothing.sampling import Sampler
 from macer.training.loop import train
 
 TEST = load("mnist-sample", "test")
@@ -84,10 +86,10 @@ def test_at_a_radius_a_label_is_given_where_it_holds_and_after_few_samples(
     seen: list[Certificate] = []
 
     def watched(*arguments: Any, **settings: Any) -> list[Certificate]:
-        seen.extend(found := certify_at(*arguments, **settings))
-        return found
+        seen.extend(certificates := sample_and_certify_at(*arguments, **settings))
+        return certificates
 
-    monkeypatch.setattr("macer.certification.predict_files.certify_at", watched)
+    monkeypatch.setattr("macer.certification.predict_files.sample_and_certify_at", watched)
     at_most = [line.split("\t") for line in predicted(capsys, run, *digits)]
     for line, (file, *verdict) in zip(
         predicted(capsys, run, *digits, "--radius", "0.75"), at_most, strict=True
@@ -148,13 +150,12 @@ def test_row_by_row_the_network_sees_one_row(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str], monkeypatch
 ) -> None:
     asked = []
-    original = certify
 
-    def watching(*arguments, **settings):
-        asked.append(settings["row_by_row"])
-        return original(*arguments, **settings)
+    def watching(sampler, *arguments, **settings):
+        asked.append(sampler.row_by_row)
+        return sample_and_certify(sampler, *arguments, **settings)
 
-    monkeypatch.setattr("macer.certification.predict_files.certify", watching)
+    monkeypatch.setattr("macer.certification.predict_files.sample_and_certify", watching)
     together = predicted(capsys, run, digits[0])
     assert predicted(capsys, run, digits[0], "--row-by-row") == together
     assert asked == [False, True]
@@ -200,15 +201,21 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_networks: None) 
 def asked(
     monkeypatch: pytest.MonkeyPatch, model: Path, images: list[np.ndarray], **settings: Any
 ) -> tuple[list[dict[str, Any]], list[Prediction]]:
-    """What CERTIFY is asked for each of some images, and what its answers make."""
+    """What CERTIFY is asked for each image, and the predictions from its answers."""
     questions: list[dict[str, Any]] = []
 
-    def answer(_: object, pixels: torch.Tensor, **given: Any) -> list[Certificate]:
-        questions.append(given | {"pixels": pixels})
-        return [Certificate(1, 0.123456, 1, 0.6, (0, 1, 0), (0, 9, 1), 10)]
+    certificate = Certificate(1, 0.123456, 1, 0.6, (0, 1, 0), (0, 9, 1), 10)
 
-    monkeypatch.setattr("macer.certification.predict_files.certify", answer)
-    monkeypatch.setattr("macer.certification.predict_files.certify_at", answer)
+    def largest(sampler: Sampler, kinds: list[Kind], **given: Any) -> list[list[Certificate]]:
+        questions.append(vars(sampler) | given | {"kinds": kinds})
+        return [[certificate]]
+
+    def at(sampler: Sampler, radius: float, **given: Any) -> list[Certificate]:
+        questions.append(vars(sampler) | given | {"radius": radius})
+        return [certificate]
+
+    monkeypatch.setattr("macer.certification.predict_files.sample_and_certify", largest)
+    monkeypatch.setattr("macer.certification.predict_files.sample_and_certify_at", at)
     paths = [Path(f"{i}.png") for i in range(len(images))]
     for path, image in zip(paths, images, strict=True):
         Image.fromarray(image).save(path)
@@ -224,8 +231,8 @@ def test_certify_is_asked_with_the_models_sigma_and_the_users_settings(
     [question], lines = asked(monkeypatch, small, [pixels])
     given = {name: question[name] for name in ("sigma", "n0", "n", "alpha", "seed")}
     assert given == {"sigma": 0.75, "n0": 30, "n": 400, "alpha": 0.01, "seed": 7}
-    assert np.array_equal(question["pixels"].numpy(), pixels.transpose(2, 0, 1)[None])
-    assert "radius" not in question
+    assert np.array_equal(question["images"].numpy(), pixels.transpose(2, 0, 1)[None])
+    assert question["kinds"] == [Kind()]
     assert [line.fields() for line in lines] == [("0.png", "bright", "radius 0.1234")]  # down
     [question], _ = asked(monkeypatch, small, [pixels], radius=0.0)
     assert question["radius"] == 0.0
@@ -288,7 +295,7 @@ def test_an_image_of_any_size_is_one_for_a_model_of_imagenet(
     save_model(Path("large.safetensors"), model.state_dict(), large)
     pixels = np.full((300, 260, 3), 200, np.uint8)
     [question], _ = asked(monkeypatch, Path("large.safetensors"), [pixels])
-    assert question["pixels"].shape == (1, 3, 224, 224)
+    assert question["images"].shape == (1, 3, 224, 224)
     save_model(Path("large.safetensors"), model.state_dict(), replace(large, dataset="mine"))
     with pytest.raises(Mistake, match="got 3×300×260; resize it"):
         asked(monkeypatch, Path("large.safetensors"), [pixels])

@@ -10,6 +10,7 @@ from macer.certification.largest_radius import certify
 from macer.certification.smooth import Smooth
 from macer.errors import Mistake
 from macer.models.inference import for_inference
+from macer.smoothing.sampling import Sampler
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -32,22 +33,21 @@ def answers(smooth, images=IMAGES):
 
 def certified(model, precision="fp32", images=IMAGES, **settings):
     prepared = for_inference(model, shape=SHAPE, precision=precision, device=CPU)
-    found = certify(prepared, images, sigma=0.25, n0=50, n=500, **settings)
-    return [(c.label, c.radius) for c in found]
+    certificates = certify(prepared, images, sigma=0.25, n0=50, n=500, **settings)
+    return [(c.label, c.radius) for c in certificates]
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
 def test_its_answers_are_those_of_certification_in_the_same_precision(precision, monkeypatch):
-    asked = []
-    original = certify
+    asked, draw = [], Sampler.draw
 
-    def watching(model, *arguments, **settings):
-        asked.append(model)
-        return original(model, *arguments, **settings)
+    def watching(sampler, *arguments, **more):
+        asked.append(sampler.model)
+        return draw(sampler, *arguments, **more)
 
-    monkeypatch.setattr("macer.certification.smooth.certify", watching)
     smooth = Smooth(network(), 3, 0.25, seed=5, precision=precision)
     expected = certified(network(), "bf16" if precision == "bf16" else "fp32", seed=5)
+    monkeypatch.setattr(Sampler, "draw", watching)
     assert answers(smooth) == expected
     assert len({id(model) for model in asked}) == 1  # prepared once
     assert isinstance(asked[0], fx.GraphModule)
@@ -55,7 +55,7 @@ def test_its_answers_are_those_of_certification_in_the_same_precision(precision,
 
 
 def test_arrays_floats_and_bytes_of_an_image_have_the_same_answer():
-    smooth = [answers(Smooth(network(), 3, 0.25), some) for some in
+    smooth = [answers(Smooth(network(), 3, 0.25), images) for images in
               (IMAGES, IMAGES / 255, IMAGES.numpy(), np.asarray(IMAGES / 255))]  # fmt: skip
     assert smooth[0] == smooth[1] == smooth[2] == smooth[3]
     ordinary = answers(Smooth(network(), 3, 0.25, exact=False))
@@ -132,7 +132,36 @@ def test_a_network_for_several_gpus_is_taken_out_of_its_wrapping():
         assert answers(Smooth(wrapped, 3, 0.25)) == certified(inner)
 
 
+class Brightness(nn.Module):
+    """Class 1 where the mean of a 4 × 4 image is above ½; its radius is 4 times the difference."""
+
+    def forward(self, x):
+        margin = 4 * (x.flatten(1).mean(dim=1) - 0.5)
+        return torch.stack([-margin, margin], dim=1)
+
+
+def test_it_is_the_fields_class():
+    smooth = Smooth(Brightness(), 2, 0.25)
+    bright = torch.full((1, 4, 4), 0.575)
+    label, radius = smooth.certify(bright, 100, 10_000, 0.001, 1000)
+    assert (type(label), type(radius)) == (int, float)
+    assert label == 1 and 0.27 < radius < 0.3
+    assert smooth.predict(bright, 100, 0.001, 100) == 1
+    assert Smooth.ABSTAIN == -1
+
+
+def test_each_call_draws_fresh_noise():
+    smooth = Smooth(Brightness(), 2, 0.25)
+    bright = torch.full((1, 4, 4), 0.525)
+    assert len({smooth.certify(bright, 10, 1000, 0.001)[1] for _ in range(4)}) > 1
+
+
 # refusal
+
+
+def test_a_wrong_number_of_classes_is_refused():
+    with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
+        Smooth(Brightness(), 10, 0.25).certify(torch.zeros(1, 4, 4), 10, 100, 0.001)
 
 
 def test_what_is_no_image_or_no_model_is_refused():

@@ -19,9 +19,11 @@ from scipy.stats import binom, ncx2
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from macer.certification.largest_radius import ABSTAIN, Certificate, certify, predict
+from macer.certification.certificate import ABSTAIN, Certificate
+from macer.certification.largest_radius import certify, predict
+from macer.smoothing.bounds import clopper_pearson_lower
 from macer.smoothing.exact_noise import BITS, levels
-from macer.smoothing.radius import clopper_pearson_lower, radius_lower
+from macer.smoothing.radius import radius_lower
 
 SIGMA, N0, N, IMAGES = 0.5, 20, 200, 2000
 LEVELS = (0.05, 0.001)

@@ -28,13 +28,13 @@ from macer.audit.verify import (
     recompute,
     resample,
 )
+from macer.certification.conclusions import conclude
 from macer.certification.journal import Contents, _line, read_journal, write_table
-from macer.certification.largest_radius import conclude
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import AuditFailed, Mistake
-from macer.smoothing.sampling import Tally
+from macer.smoothing.tally import Tally
 
 IMAGES = 16
 CPU = torch.device("cpu")

@@ -195,8 +195,8 @@ def test_ordinary_noise_certifies_a_bit_reader_falsely_and_exact_noise_does_not(
 
 def with_radius(ask, **settings):
     def answer(image):
-        [found] = ask(BitReader(), image, sigma=1.0, n=2000, **settings)
-        return found.label, found.radius
+        [certificate] = ask(BitReader(), image, sigma=1.0, n=2000, **settings)
+        return certificate.label, certificate.radius
 
     return answer
 

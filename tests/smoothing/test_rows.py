@@ -156,7 +156,7 @@ def test_row_by_row_no_more_than_alpha_of_a_half_spaces_certificates_are_false(m
 
 def test_unseen_the_odd_rows_would_be_certified_falsely_far_more_often(monkeypatch):
     """What the tests above would catch."""
-    monkeypatch.setattr("macer.smoothing.sampling.check_rows", lambda *a, **k: None)
+    monkeypatch.setattr("macer.smoothing.sampling.check_rows", lambda *a, **k: 2)
     images = at_distance(0.1, 200)
     certificates = certify(OddRowsFollow(), images, sigma=0.25, n0=10, n=100, alpha=0.05)
     assert sum(c.radius > 0.1 or c.label == 0 for c in certificates) > 50
@@ -293,11 +293,11 @@ def test_each_model_is_tried_once_for_a_shape_and_a_noise():
     images = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
     settings = {"rows": CHUNK, "sigma": 0.5, "dtype": torch.float32}
     once = EXCHANGES + 4
-    for some, changes in [
+    for others, changes in [
         (images, {}), (images, {}), (images[:1], {}), (images[..., :2], {}), (images / 255, {}),
         (images, {"sigma": 0.25}), (images, {"rows": 1}), (images, {"rows": 5}),
     ]:  # fmt: skip
-        check_rows(model, some, **settings | changes)
+        check_rows(model, others, **settings | changes)
     usual, narrow = [(CHUNK, 1, 4, 4)] * once, [(CHUNK, 1, 4, 2)] * once
     alone, parts = [(1, 1, 4, 4)] * once * FEW, [(5, 1, 4, 4)] * once * 2
     assert calls == [*usual, *narrow, *usual, *usual, *alone, *parts]

@@ -1,28 +1,18 @@
-"""How many rows a network sees, in which thread; what it makes of them: test_certification.py."""
-
-import signal
-import threading
-import time
-from contextlib import contextmanager
+"""How many rows a network sees, and what its samples add up to."""
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from torch import nn
 
 from macer.certification.largest_radius import certify
-from macer.errors import Mistake, Stopped
+from macer.errors import Mistake
 from macer.models.modes import network_dtype
 from macer.smoothing.copies import Chunks, NoisyCopies
-from macer.smoothing.sampling import (
-    SOFT_UNIT,
-    _in_threads,
-    _one_a_thread,
-    network_rows,
-    sample_under_noise,
-)
+from macer.smoothing.sampling import Sampler, network_rows
 from macer.smoothing.streams import Purpose
-from macer.system.signals import sigterm_raises
+from macer.smoothing.tally import SOFT_UNIT
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -62,9 +52,8 @@ def test_a_chunk_of_large_images_is_seen_in_parts_that_add_up():
 
     images = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     images[0] //= 2
-    found = sample_under_noise(
-        Bright(), images, 130, sigma=0.5, seed=3, purpose=Purpose.ESTIMATION, indices=[4, 7]
-    )
+    sampler = Sampler(model=Bright(), images=images, sigma=0.5, seed=3, indices=[4, 7])
+    tally = sampler.draw(130, Purpose.ESTIMATION)
     assert {*seen} <= {5, 8}  # 8 in the probe
     # The same noise through the network all at once.
     copies = NoisyCopies(
@@ -73,8 +62,8 @@ def test_a_chunk_of_large_images_is_seen_in_parts_that_add_up():
     slots, numbers = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     batch, _ = copies.draw(Chunks(slots, numbers, np.array([100, 30, 100, 30])))
     winners = Bright()(batch).argmax(dim=1).view(2, 200)[:, :130]
-    assert found.votes.tolist() == [[int((w == c).sum()) for c in (0, 1)] for w in winners]
-    assert found.votes.sum(dim=1).tolist() == [130, 130]
+    assert tally.votes.tolist() == [[int((w == c).sum()) for c in (0, 1)] for w in winners]
+    assert tally.votes.sum(dim=1).tolist() == [130, 130]
 
 
 class Fixed(nn.Module):
@@ -88,10 +77,52 @@ class Fixed(nn.Module):
         return self.logits.expand(len(x), -1)
 
 
-def sampled(model, num, betas=(), **changes):
+def sampled(model, num, betas=(), **more):
     images = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
-    settings = {"sigma": 0.5, "seed": 0, "purpose": Purpose.ESTIMATION, "indices": [0, 1]}
-    return sample_under_noise(model, images, num, betas=betas, **settings | changes)
+    sampler = Sampler(model=model, images=images, sigma=0.5, seed=0, betas=tuple(betas), **more)
+    return sampler.draw(num, Purpose.ESTIMATION)
+
+
+def small_sampler(**more):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    return Sampler(model=model, images=images, sigma=0.5, seed=3, betas=(1.0, 4.0), **more)
+
+
+def test_samples_in_parts_are_those_of_one_draw():
+    sampler = small_sampler(indices=[4, 0, 9])
+    whole = sampler.draw(750, Purpose.ESTIMATION)
+    first = sampler.draw(300, Purpose.ESTIMATION)
+    rest = sampler.draw(450, Purpose.ESTIMATION, after=300)
+    for total, *parts in zip(whole, first, rest, strict=True):
+        assert torch.equal(total, sum(parts))
+
+
+@pytest.mark.parametrize("chosen", [[True, False, True], [False, True, False], [False] * 3])
+def test_the_chosen_images_have_their_samples_and_the_others_zeros(chosen):
+    drawn: list[int] = []
+    sampler = small_sampler(indices=[4, 0, 9], progress=drawn.append)
+    everyone = sampler.draw(250, Purpose.ESTIMATION)
+    assert sum(drawn) == 3 * 250
+    drawn.clear()
+    few = sampler.draw(250, Purpose.ESTIMATION, only=torch.tensor(chosen))
+    for all_totals, totals in zip(everyone, few, strict=True):
+        for is_chosen, whole, part in zip(chosen, all_totals, totals, strict=True):
+            assert torch.equal(part, whole if is_chosen else torch.zeros_like(whole))
+    assert sum(drawn) == 250 * sum(chosen)
+
+
+def test_samples_have_the_variance_asked_for():
+    """A network that sees one pixel votes for it being above σ: probability Φ(−1)."""
+
+    class OnePixel(nn.Module):
+        def forward(self, x):
+            return torch.stack([torch.full_like(x[:, 0, 0, 0], 0.3), x[:, 0, 0, 0]], dim=1)
+
+    sampler = Sampler(model=OnePixel(), images=torch.zeros(1, 1, 4, 4), sigma=0.3, seed=0)
+    tally = sampler.draw(100_000, Purpose.ESTIMATION)
+    assert tally.votes[0, 1].item() == pytest.approx(100_000 * norm.sf(1), abs=5 * 365)
 
 
 @pytest.mark.parametrize("logit", [0.3, -0.3, 3.0, 8.0, -8.0])
@@ -131,9 +162,9 @@ def test_samples_whose_noise_is_undecided_do_not_count(monkeypatch):
 
 
 def test_progress_is_told_of_the_samples_asked_for():
-    told: list[int] = []
-    sampled(Fixed(0.0, 1.0), 130, progress=told.append)
-    assert sum(told) == 2 * 130
+    drawn: list[int] = []
+    sampled(Fixed(0.0, 1.0), 130, progress=drawn.append)
+    assert sum(drawn) == 2 * 130
 
 
 class Hungry(torch.nn.Module):
@@ -146,96 +177,6 @@ class Hungry(torch.nn.Module):
 def test_a_batch_that_does_not_fit_the_memory_is_a_clear_mistake():
     with pytest.raises(Mistake, match=r"^batch_size must fit the GPU's memory, got 100 rows; "):
         certify(Hungry(), torch.zeros(1, 1, 2, 2), sigma=0.5, n=200)
-
-
-@contextmanager
-def threads(number):
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-class Noting(nn.Module):
-    """Keeps an intermediate result on itself, as networks whose features are wanted do."""
-
-    def forward(self, x):
-        self.bright = x.flatten(1).mean(dim=1)
-        time.sleep(0.001)  # here another thread would write
-        return torch.stack([0.5 - self.bright, self.bright - 0.5], dim=1)
-
-
-class Hooked(nn.Module):
-    """Reads what a hook has noted outside of the network."""
-
-    def __init__(self):
-        super().__init__()
-        self.noted, self.layer = {}, nn.Flatten()
-        self.layer.register_forward_hook(lambda *call: self.noted.update(features=call[2]))
-
-    def forward(self, x):
-        self.layer(x)
-        time.sleep(0.001)
-        bright = self.noted["features"].mean(dim=1)
-        return torch.stack([0.5 - bright, bright - 0.5], dim=1)
-
-
-class Locked(Noting):
-    """Cannot be copied."""
-
-    def __init__(self):
-        super().__init__()
-        self.lock = threading.Lock()
-
-
-@pytest.mark.parametrize("network", [Noting, Hooked, Locked])
-def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
-    dark_and_bright = torch.tensor([0, 255] * 10, dtype=torch.uint8)
-    images = dark_and_bright[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
-    with threads(4):
-        certificates = certify(network(), images, sigma=0.1, n=1000)
-    assert [sorted(c.estimation) for c in certificates] == [[0, 1000]] * 20
-    assert [c.label for c in certificates] == [0, 1] * 10
-
-
-def test_threads_share_the_weights():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    with threads(3):
-        copies = _one_a_thread(model, 100)
-        assert len(_one_a_thread(model, 2)) == 2
-    assert len({id(copy) for copy in copies}) == 3
-    assert {id(tensor) for copy in copies for tensor in copy.parameters()} == {
-        id(tensor) for tensor in model.parameters()
-    }
-
-
-def test_no_more_work_is_begun_than_threads_can_take_up():
-    """Its results would fill the memory before anybody adds them up."""
-    begun: list[int] = []
-
-    def work():
-        for i in range(1000):
-            begun.append(i)
-            yield i
-
-    results = _in_threads(lambda i: (i, None), work(), 2)
-    assert next(results) == (0, None) and len(begun) <= 5
-    assert [i for i, _ in results] == list(range(1, 1000))
-
-
-def test_the_number_of_threads_is_afterwards_what_it_was(monkeypatch):
-    """What a thread sets for itself is all threads' where nobody has asked for their number."""
-    asked: list[tuple[bool, int]] = []
-    here = threading.main_thread()
-    monkeypatch.setattr(
-        torch, "set_num_threads", lambda n: asked.append((threading.current_thread() is here, n))
-    )
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    sampled(Fixed(0.0, 1.0), 2000)
-    assert asked[-1] == (True, 3) and set(asked[:-1]) == {(False, 1)}
 
 
 def test_images_have_the_type_of_the_networks_weights():
@@ -251,45 +192,3 @@ def test_images_have_the_type_of_the_networks_weights():
 
     sampled(Watching(16, 2).double(), 50)
     assert seen == {torch.float64}
-
-
-class Interrupted(Noting):
-    """SIGTERM comes while it is copied."""
-
-    def __deepcopy__(self, memo):
-        signal.raise_signal(signal.SIGTERM)
-
-
-def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
-    with threads(2), pytest.raises(Stopped), sigterm_raises():
-        _one_a_thread(Interrupted(), 100)
-
-
-def test_signals_that_another_language_handles_stay_its_own(monkeypatch):
-    images = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
-    monkeypatch.setattr(signal, "getsignal", lambda _: None)
-    monkeypatch.setattr(signal, "signal", None)
-    certify(Noting(), images, sigma=0.1, n=1000)
-
-
-def test_a_signal_waits_until_a_thread_has_begun(monkeypatch):
-    """One that nobody waits for aborts a process that ends meanwhile."""
-    begun: list[threading.Thread] = []
-    start, set_num_threads = threading.Thread.start, torch.set_num_threads
-
-    def interrupted(thread: threading.Thread) -> None:
-        begun.append(thread)
-        start(thread)
-        signal.raise_signal(signal.SIGTERM)
-
-    def slowly(count: int) -> None:
-        if threading.current_thread() in begun:
-            time.sleep(0.2)
-        set_num_threads(count)
-
-    images = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
-    with threads(2), pytest.raises(Stopped), sigterm_raises():
-        monkeypatch.setattr(threading.Thread, "start", interrupted)
-        monkeypatch.setattr(torch, "set_num_threads", slowly)
-        certify(Noting(), images, sigma=0.1, n=1000)
-    assert begun and not any(thread.is_alive() for thread in begun)

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from macer.errors import Mistake
-from macer.smoothing.radius import clopper_pearson_lower
+from macer.smoothing.bounds import clopper_pearson_lower
 from macer.smoothing.sequential import (
     Verdict,
     alternatives,
@@ -76,9 +76,9 @@ def simulated_runs(p, p0, rng, *, n_max=N_MAX):
     for before, n in itertools.pairwise([0, *looks(n_max)]):
         count[running] += rng.binomial(n - before, p[running])
         samples[running] = n
-        found = verdicts(count[running], n, p0=p0, alpha=ALPHA, n_max=n_max)
-        robust[running[found == Verdict.ROBUST]] = True
-        running = running[found == Verdict.OPEN]
+        verdict = verdicts(count[running], n, p0=p0, alpha=ALPHA, n_max=n_max)
+        robust[running[verdict == Verdict.ROBUST]] = True
+        running = running[verdict == Verdict.OPEN]
     assert len(running) == 0
     return robust, samples
 
@@ -176,8 +176,8 @@ def test_complete_runs_at_p0_are_found_robust_at_most_at_their_level(p0):
         count += rng.binomial(n - before, p0, size=runs)
         # Votes at a look are few distinct numbers; and given-up runs go on here, the harder case.
         distinct, where = np.unique(count, return_inverse=True)
-        found = verdicts(distinct, n, p0=p0, alpha=ALPHA, n_max=N_MAX)[where]
-        robust |= found == Verdict.ROBUST
+        verdict = verdicts(distinct, n, p0=p0, alpha=ALPHA, n_max=N_MAX)[where]
+        robust |= verdict == Verdict.ROBUST
         peeked |= count >= fewest_by_peeking(n, p0)
     # 100 expected at the level itself; 151 is exceeded with probability under 1e-6.
     assert robust.sum() <= 151 < peeked.sum()
@@ -190,10 +190,10 @@ def chance_lost_by_giving_up(p, p0, n_max):
     for before, n in itertools.pairwise([0, *looks(n_max)]):
         alive = fftconvolve(alive, binom.pmf(np.arange(n - before + 1), n - before, p))
         count = np.arange(n + 1)
-        found = verdicts(count, n, p0=p0, alpha=ALPHA, n_max=n_max)
+        verdict = verdicts(count, n, p0=p0, alpha=ALPHA, n_max=n_max)
         enough = binom.sf(needed - count - 1, n_max - n, p)
-        lost += (alive * enough)[found == Verdict.GIVEN_UP].sum()
-        alive = np.where(found == Verdict.OPEN, alive, 0.0)
+        lost += (alive * enough)[verdict == Verdict.GIVEN_UP].sum()
+        alive = np.where(verdict == Verdict.OPEN, alive, 0.0)
     return lost
 
 
@@ -212,22 +212,22 @@ def test_giving_up_loses_a_robust_image_with_probability_below_a_tenth(p0):
 )
 def test_the_last_look_decides_as_clopper_pearson_at_half_alpha(p0, alpha, n_max):
     count = np.arange(n_max + 1)
-    found = verdicts(count, n_max, p0=p0, alpha=alpha, n_max=n_max)
+    verdict = verdicts(count, n_max, p0=p0, alpha=alpha, n_max=n_max)
     certified = clopper_pearson_lower(count, n_max, alpha / 2) > p0
     assert certified.any()
     np.testing.assert_array_equal(
-        found, np.where(certified, Verdict.ROBUST, Verdict.GIVEN_UP).astype(int)
+        verdict, np.where(certified, Verdict.ROBUST, Verdict.GIVEN_UP).astype(int)
     )
 
 
 @given(probabilities, st.integers(1, 2000), st.floats(1e-4, 0.2))
 def test_an_early_look_finds_robust_what_has_wealth_2_over_alpha_and_more_votes_help(p0, n, alpha):
     count = np.arange(n + 1)
-    found = verdicts(count, n, p0=p0, alpha=alpha, n_max=N_MAX)
+    verdict = verdicts(count, n, p0=p0, alpha=alpha, n_max=N_MAX)
     np.testing.assert_array_equal(
-        found == Verdict.ROBUST, log_wealth(count, n, p0) >= np.log(2 / alpha)
+        verdict == Verdict.ROBUST, log_wealth(count, n, p0) >= np.log(2 / alpha)
     )
-    rank = np.select([found == Verdict.ROBUST, found == Verdict.GIVEN_UP], [1, -1], 0)
+    rank = np.select([verdict == Verdict.ROBUST, verdict == Verdict.GIVEN_UP], [1, -1], 0)
     assert (np.diff(rank) >= 0).all()
 
 
@@ -235,11 +235,11 @@ def test_an_early_look_finds_robust_what_has_wealth_2_over_alpha_and_more_votes_
 def test_no_votes_to_come_can_undo_what_the_count_decides(n_max, p0, alpha):
     n = np.arange(n_max + 1)[:, None]
     count = np.minimum(np.arange(n_max + 1), n)
-    found = verdicts(count, n, p0=p0, alpha=alpha, n_max=n_max)
+    verdict = verdicts(count, n, p0=p0, alpha=alpha, n_max=n_max)
     certified = clopper_pearson_lower(np.arange(n_max + 1), n_max, alpha / 2) > p0
-    assert (found[certified[count]] == Verdict.ROBUST).all()
+    assert (verdict[certified[count]] == Verdict.ROBUST).all()
     hopeless = ~certified[count + n_max - n]
-    assert (found[hopeless] == Verdict.GIVEN_UP).all()
+    assert (verdict[hopeless] == Verdict.GIVEN_UP).all()
 
 
 @given(st.integers(1, 50_000), st.integers(0, 50_000))
@@ -274,8 +274,8 @@ def test_known_values():
     # So near to 1 all is bet on p = 1: W = p₀⁻ⁿ, and nothing is left after another vote.
     assert log_wealth(N_MAX, N_MAX, 0.99995) == pytest.approx(-N_MAX * math.log(0.99995), rel=1e-9)
     assert log_wealth(N_MAX - 1, N_MAX, 0.99995) == -np.inf
-    found = verdicts([100, 0, 90, 90], [100, 100, 100, 200], p0=0.84, alpha=ALPHA, n_max=N_MAX)
-    assert [Verdict(v) for v in found] == [
+    verdict = verdicts([100, 0, 90, 90], [100, 100, 100, 200], p0=0.84, alpha=ALPHA, n_max=N_MAX)
+    assert [Verdict(v) for v in verdict] == [
         Verdict.ROBUST,
         Verdict.GIVEN_UP,
         Verdict.OPEN,

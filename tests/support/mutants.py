@@ -44,43 +44,55 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "two-sided bound": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, alpha / 2)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "ten times alpha": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, 10 * alpha)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "bound off by one": Mutant(
-        "smoothing/radius.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_radius.py"
+        "smoothing/bounds.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_bounds.py"
     ),
     "estimate instead of bound": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "return np.where(count > 0, p, 0.0)",
-        "return count / n * _DOWN + 0 * p",
-        "smoothing/test_radius.py",
+        "return count / n * DOWN + 0 * p",
+        "smoothing/test_bounds.py",
     ),
     "bound rounded up": Mutant(
-        "smoothing/radius.py",
-        "_DOWN = 1.0 - 2.0**-49",
-        "_DOWN = 1.0 + 2.0**-49",
-        "smoothing/test_radius.py",
+        "smoothing/bounds.py",
+        "DOWN = 1.0 - 2.0**-49",
+        "DOWN = 1.0 + 2.0**-49",
+        "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "-np.log(alpha) / (2 * n)",
         "-np.log(alpha) / (4 * n)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "Bernstein with one tail": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "log_term = np.log(2 / alpha)",
         "log_term = np.log(1 / alpha)",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
+    ),
+    "every bound soft but one": Mutant(
+        "audit/verify.py",
+        'is_soft != bound_named(header["bound"]).soft',
+        'is_soft != (header["bound"] != "clopper-pearson")',
+        "laws/test_bounds.py",
+    ),
+    "too few samples for a bound": Mutant(
+        "smoothing/bounds.py",
+        "if n < self.least:",
+        "if n < 1:",
+        "smoothing/test_bounds.py",
     ),
     "whole sigma for half": Mutant(
         "smoothing/radius.py",
@@ -89,46 +101,46 @@ MUTANTS = {
         "smoothing/test_radius.py",
     ),
     "sigma squared": Mutant(
-        "certification/largest_radius.py",
+        "certification/conclusions.py",
         "radius = radius_lower(p_a, sigma)",
         "radius = radius_lower(p_a, sigma**2)",
-        "certification/test_largest_radius.py",
+        "certification/test_conclusions.py",
     ),
     "no abstention": Mutant(
-        "certification/largest_radius.py",
+        "certification/conclusions.py",
         "if p_a[i] > 0.5 else ABSTAIN",
         "if p_a[i] > 0.0 else ABSTAIN",
-        "certification/test_largest_radius.py",
+        "certification/test_conclusions.py",
     ),
     "selection samples reused": Mutant(
         "certification/largest_radius.py",
-        "sampler.draw(n, Purpose.ESTIMATION, chosen)",
-        "sampler.draw(n, Purpose.SELECTION, chosen)",
+        "sampler.draw(n, Purpose.ESTIMATION, only",
+        "sampler.draw(n, Purpose.SELECTION, only",
         "certification/test_largest_radius.py",
     ),
     "class selected on the estimation samples": Mutant(
-        "certification/largest_radius.py",
+        "certification/conclusions.py",
         "selected = selected_classes(counts0, bound)",
         "selected = selected_classes(counts, bound)",
-        "certification/test_largest_radius.py",
+        "certification/test_conclusions.py",
     ),
     "one-sided test in PREDICT": Mutant(
-        "certification/largest_radius.py",
+        "certification/conclusions.py",
         "np.minimum(2 * bdtrc(",
         "np.minimum(1 * bdtrc(",
-        "certification/test_largest_radius.py",
+        "certification/test_conclusions.py",
     ),
     "images outside [0, 1] accepted": Mutant(
-        "certification/largest_radius.py",
+        "certification/settings.py",
         "if not (low >= 0 and high <= 1):",
         "if low < 0 or high > 1:",
-        "certification/test_largest_radius.py",
+        "certification/test_settings.py",
     ),
     "half the noise": Mutant(
         "smoothing/copies.py",
         "np.multiply(out, np.float32(self.sigma), out=out)",
         "np.multiply(out, np.float32(self.sigma / 2), out=out)",
-        "certification/test_largest_radius.py",
+        "smoothing/test_sampling.py",
     ),
     "clipped noise": Mutant(
         "smoothing/copies.py",
@@ -240,7 +252,7 @@ MUTANTS = {
         "kernels/test_graph.py",
     ),
     "ordinary noise for multiples of 1/255": Mutant(
-        "certification/largest_radius.py",
+        "certification/settings.py",
         "grid = None if exact is False else _on_grid(images)",
         "grid = _on_grid(images) if exact else None",
         "smoothing/test_exact_noise.py",
@@ -357,8 +369,8 @@ MUTANTS = {
     ),
     "the same samples at every look": Mutant(
         "certification/fixed_radius.py",
-        "still_open, drawn=before)",
-        "still_open, drawn=0)",
+        "only=is_open, after=before)",
+        "only=is_open, after=0)",
         "certification/test_fixed_radius.py",
     ),
     "ragged batch": Mutant(
@@ -369,9 +381,9 @@ MUTANTS = {
         "certification/test_largest_radius.py",
     ),
     "the wrong soft moments": Mutant(
-        "certification/largest_radius.py",
-        "column = self.betas.index(beta)",
-        "column = 0",
+        "smoothing/sampling.py",
+        "tally.at(self.betas.index(beta))",
+        "tally.at(0)",
         "certification/test_largest_radius.py",
     ),
     "labels in another precision than the certificates'": Mutant(
@@ -447,16 +459,16 @@ MUTANTS = {
         "training/test_optimizers.py",
     ),
     "one network for all threads": Mutant(
-        "smoothing/sampling.py",
+        "smoothing/threads.py",
         "copy.deepcopy(model, dict(tensors))",
         "model",
-        "smoothing/test_sampling.py",
+        "smoothing/test_threads.py",
     ),
     "quantile above its exact value": Mutant(
-        "smoothing/radius.py",
+        "smoothing/bounds.py",
         "while (above := betainc(*shape, p) > alpha).any():",
         "if (above := betainc(*shape, p) > 1).any():",
-        "smoothing/test_radius.py",
+        "smoothing/test_bounds.py",
     ),
     "copies' cross-entropies forgotten": Mutant(
         "losses/macer.py",
@@ -789,16 +801,16 @@ MUTANTS = {
         "smoothing/test_sampling.py",
     ),
     "the user's threads taken away": Mutant(
-        "smoothing/sampling.py",
+        "smoothing/threads.py",
         "        torch.set_num_threads(before)\n",
         "        pass\n",
-        "smoothing/test_sampling.py",
+        "smoothing/test_threads.py",
     ),
     "all work begun at once": Mutant(
-        "smoothing/sampling.py",
+        "smoothing/threads.py",
         "if len(pending) > 2 * threads:",
         "if False:",
-        "smoothing/test_sampling.py",
+        "smoothing/test_threads.py",
     ),
     "images of another type than the weights": Mutant(
         "models/modes.py",
@@ -806,46 +818,52 @@ MUTANTS = {
         "return torch.float32",
         "smoothing/test_sampling.py",
     ),
+    "every image sampled though few are chosen": Mutant(
+        "smoothing/sampling.py",
+        "np.flatnonzero(only.numpy())",
+        "np.arange(len(only))",
+        "smoothing/test_sampling.py",
+    ),
     "another kind's samples kept": Mutant(
         "certification/largest_radius.py",
-        "_only(sampler.at(counts, kind.beta), these),",
-        "sampler.at(counts, kind.beta),",
+        "sampler.at(counts, beta).only(estimated),",
+        "sampler.at(counts, beta),",
         "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
     ),
     "images of the first kind alone estimated": Mutant(
         "certification/largest_radius.py",
-        "torch.stack(wanted).any(dim=0)",
-        "wanted[0]",
+        "torch.stack(chosen).any(dim=0)",
+        "chosen[0]",
         "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
     ),
     "a score that says it drew all samples": Mutant(
         "certification/largest_radius.py",
-        "            drawn=these * n,\n",
+        "            drawn=estimated * n,\n",
         "",
         "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
     ),
     "a soft class selected by votes": Mutant(
-        "certification/largest_radius.py",
-        "return (counts0.first if is_soft(bound) else counts0.votes)",
-        "return counts0.votes",
+        "certification/conclusions.py",
+        "return bound_named(bound).totals(counts0).argmax(dim=1)",
+        "return counts0.votes.argmax(dim=1)",
         "certification/test_largest_radius.py::test_a_score_estimates_for_each_kind_the_images_that_this_kind_has_right",
     ),
     "a bound of one half": Mutant(
-        "certification/largest_radius.py",
+        "certification/conclusions.py",
         "if p_a[i] > 0.5",
         "if p_a[i] >= 0.5",
-        "certification/test_largest_radius.py::test_a_bound_of_exactly_one_half_is_no_certificate",
+        "certification/test_conclusions.py",
     ),
     "the batch size forgotten": Mutant(
         "certification/largest_radius.py",
-        "            batch_size=self.batch_size,",
-        "            batch_size=None,",
+        "indices=indices, batch_size=batch_size, row_by_row=row_by_row, progress",
+        "indices=indices, row_by_row=row_by_row, progress",
         "certification/test_largest_radius.py::test_what_is_asked_for_reaches_the_samples",
     ),
     "ordinary noise not to be had": Mutant(
         "certification/data_set.py",
-        '"seed", "exact")',
-        '"seed")',
+        "as_images(images, exact=recipe.exact)",
+        "as_images(images)",
         "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
     ),
     "every certification a score": Mutant(
@@ -868,8 +886,8 @@ MUTANTS = {
     ),
     "one noise for all predicted images": Mutant(
         "certification/predict_files.py",
-        "indices=[_number(image)],",
-        "indices=[0],",
+        "indices=[_noise_number(image)]",
+        "indices=[0]",
         "certification/test_predict_files.py::test_images_that_differ_have_noise_of_their_own",
     ),
     "few names for an image's noise": Mutant(
@@ -886,14 +904,14 @@ MUTANTS = {
     ),
     "radius 0 taken for none": Mutant(
         "certification/predict_files.py",
-        "    if radius is not None:\n",
-        "    if radius:\n",
+        "    if radius is None:\n",
+        "    if not radius:\n",
         "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
     ),
     "n0 of a prediction forgotten": Mutant(
         "certification/predict_files.py",
-        "                n0=n0,\n",
-        "",
+        "sample_and_certify(sampler, [Kind()], n0=n0",
+        "sample_and_certify(sampler, [Kind()], n0=100",
         "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
     ),
     "an image that one of two journals lacks passed over": Mutant(
@@ -918,15 +936,15 @@ MUTANTS = {
         "smoothing/test_sequential.py::test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_threshold",
     ),
     "an abstention with a bound": Mutant(
-        "certification/fixed_radius.py",
-        "p_a=p0 if robust else 0.0",
+        "certification/conclusions.py",
+        "p_a=p0 if is_robust else 0.0",
         "p_a=p0",
         "certification/test_fixed_radius.py",
     ),
     "one seed for all fixed radii": Mutant(
         "certification/fixed_radius.py",
-        "        seed=seed,\n        betas",
-        "        seed=0,\n        betas",
+        "sigma=sigma, seed=seed,",
+        "sigma=sigma, seed=0,",
         "certification/test_fixed_radius.py",
     ),
     "the second process copied by all": Mutant(
@@ -990,7 +1008,7 @@ MUTANTS = {
         "report/test_history.py",
     ),
     "variance below its exact value": Mutant(
-        "smoothing/radius.py", " + squares * 2.0**-50", "", "smoothing/test_radius.py"
+        "smoothing/bounds.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
     ),
     "draws at a cell's edge decided": Mutant(
         "smoothing/exact_noise.py",

@@ -18,12 +18,13 @@ from macer.attacks.images import pgd
 from macer.audit.judge import LEVEL, Trial, judge
 from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents, Record
-from macer.certification.largest_radius import as_images, is_soft
+from macer.certification.settings import as_images
 from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import for_inference
-from macer.smoothing.sampling import sample_under_noise
+from macer.smoothing.bounds import bound_named
+from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose, fill_normal
 
 # Noisy copies in one backward pass, which keeps the activations of all of them in memory.
@@ -86,7 +87,7 @@ def falsify(
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield one judged trial per start."""
     header = contents.header
-    soft = is_soft(header["bound"])
+    soft = bound_named(header["bound"]).soft
     # The copy that was certified judges; the attack uses the original, which has gradients.
     certified = for_inference(
         target.model, shape=target.shape, precision=header["precision"], device=device
@@ -100,17 +101,16 @@ def falsify(
         pixels = torch.from_numpy(np.asarray(images)).to(device)
         for restart in range(search.restarts):
             attacked = attack(target, pixels, block, search, restart)
-            tally = sample_under_noise(
-                certified,
-                as_images(attacked, exact=header["exact"]),
-                search.n,
+            sampler = Sampler(
+                model=certified,
+                images=as_images(attacked, exact=header["exact"]),
                 sigma=target.sigma,
                 seed=search.seed,
-                purpose=Purpose.JUDGEMENT,
                 indices=[record.idx + restart * _RESTART_OFFSET for record in block],
                 betas=(header["beta"],) if soft else (),
                 row_by_row=header.get("row_by_row", False),
             )
+            tally = sampler.draw(search.n, Purpose.JUDGEMENT)
             totals = tally.first[:, 0] if soft else tally.votes
             distances = norm(attacked.double() - pixels.double()).flatten() / 255
             for i, record in enumerate(block):

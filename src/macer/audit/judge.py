@@ -21,8 +21,8 @@ from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
 
 from macer.certification.journal import Record
-from macer.smoothing.radius import clopper_pearson_lower, hoeffding_lower
-from macer.smoothing.sampling import SOFT_UNIT
+from macer.smoothing.bounds import clopper_pearson_lower, hoeffding_lower
+from macer.smoothing.tally import SOFT_UNIT
 
 # Probability that the noise of a judgement condemns a true certificate, per point and test: an
 # attack on a thousand points raises a false alarm once in five hundred times.

@@ -11,11 +11,10 @@ import torch
 
 from macer.certification.authority import other_function
 from macer.certification.certificate import Certificate
+from macer.certification.conclusions import conclude, conclude_at
 from macer.certification.data_set import certify_by_recipes
-from macer.certification.fixed_radius import conclude_at
 from macer.certification.header import Header, entry
 from macer.certification.journal import JOURNAL, Contents, Record, read_journal, table_lines
-from macer.certification.largest_radius import conclude
 from macer.certification.scope import describe, images_of
 from macer.certification.target import Target, function_of
 from macer.data.fingerprint import fingerprint, pixels_sha256
@@ -23,9 +22,10 @@ from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
 from macer.recipes import CertifyRecipe
+from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import SOFT_UNIT, Tally
 from macer.smoothing.sequential import looks
+from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.system.processor import instruction_set
 
 # Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
@@ -104,7 +104,7 @@ def _sample_sizes(header: Header) -> list[int]:
 def _check_counts(record: Record, header: Header) -> None:
     """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
     evidence, is_soft = record.certificate, bool(record.certificate.squares)
-    if is_soft != (header["bound"] != "clopper-pearson"):
+    if is_soft != bound_named(header["bound"]).soft:
         raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
     unit = int(1 / SOFT_UNIT) if is_soft else 1
     for what, counts, drawn in (

@@ -1,4 +1,4 @@
-"""What CERTIFY returns: a class with a radius, and the evidence for it. No torch here."""
+"""What CERTIFY returns: a class with a radius, and the evidence for it. It needs no torch."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Certificate:
     selected: int  # ĉ_A, chosen on the n0 selection samples
     p_a: float  # the lower confidence bound of its probability
     selection: tuple[int, ...]  # per class: votes, or Σz for a soft certificate
-    estimation: tuple[int, ...]  # the same over other samples
-    drawn: int  # how many of those there were
+    estimation: tuple[int, ...]  # the same over the other samples
+    drawn: int  # the number of these other samples
     squares: tuple[int, ...] = ()  # Σz², for a soft certificate
-    exact: bool = True  # the noise's kind: with ordinary noise, it does not hold in floating point
+    exact: bool = True  # the noise was exact; with ordinary noise, rounding is not accounted for

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.certification.certificate import ABSTAIN, Certificate
-from macer.certification.fixed_radius import certify_at
+from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
 from macer.certification.journal import (
     HELD_OUT,
@@ -23,7 +23,8 @@ from macer.certification.journal import (
     open_journal,
     write_table,
 )
-from macer.certification.largest_radius import Kind, certify_kinds, check_settings
+from macer.certification.largest_radius import Kind, sample_and_certify, soft_betas
+from macer.certification.settings import as_images, check_settings
 from macer.certification.target import Target, function_of
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
@@ -32,7 +33,7 @@ from macer.models.inference import for_inference, resolved
 from macer.recipes import CertifyRecipe
 from macer.runs.run import Run
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import Progress, network_rows
+from macer.smoothing.sampling import Progress, Sampler, network_rows
 from macer.smoothing.sequential import check_radius
 from macer.system.files import sha256_of_file
 from macer.system.processor import instruction_set
@@ -183,18 +184,20 @@ def certify_by_recipes(
         labels: true classes, for recipes that only want a score.
     """
     recipe = recipes[0]
-    arguments: dict[str, Any] = {
-        "sigma": sigma,
-        **{name: getattr(recipe, name) for name in ("n0", "n", "alpha", "seed", "exact")},
-        "row_by_row": recipe.row_by_row,
-        "labels": labels if recipe.score else None,
-        "indices": indices,
-        "batch_size": batch_size,
-        "progress": progress,
-    }
+    kinds = [Kind(each.bound, each.beta) for each in recipes]
+    labels = labels if recipe.score else None
+    n0, n, alpha = recipe.n0, recipe.n, recipe.alpha
+    sampler = Sampler(
+        model=model, images=as_images(images, exact=recipe.exact), sigma=sigma, seed=recipe.seed,
+        indices=indices, betas=soft_betas(kinds), batch_size=batch_size,
+        row_by_row=recipe.row_by_row, progress=progress,
+    )  # fmt: skip
     if recipe.radius is not None:
-        return [certify_at(model, images, radius=recipe.radius, **arguments)]
-    return certify_kinds(model, images, [Kind(one.bound, one.beta) for one in recipes], **arguments)
+        certificates = sample_and_certify_at(
+            sampler, recipe.radius, n0=n0, n=n, alpha=alpha, labels=labels
+        )
+        return [certificates]
+    return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
 
 
 class AtRadius(NamedTuple):

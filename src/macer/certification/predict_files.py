@@ -1,20 +1,20 @@
-"""Label image files by the smoothed classifier, each with the radius it is certified for."""
+"""Label image files by the smoothed classifier, each with its certified radius."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from macer.certification.authority import other_function
-from macer.certification.certificate import ABSTAIN
-from macer.certification.fixed_radius import certify_at
+from macer.certification.certificate import ABSTAIN, Certificate
+from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import entry
 from macer.certification.journal import JOURNAL, read_journal, rounded_down
-from macer.certification.largest_radius import certify, check_settings
+from macer.certification.largest_radius import Kind, sample_and_certify
+from macer.certification.settings import as_images, check_settings
 from macer.certification.target import Target, function_of, trained_target
 from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
@@ -22,35 +22,36 @@ from macer.data.sets import DATASETS
 from macer.errors import Mistake
 from macer.models.inference import for_inference, resolved
 from macer.runs.model_file import ModelCard
+from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """A file's label, the radius it is certified for, and how it was found."""
+    """A file's label and certified radius, and how they were found."""
 
     file: Path
     abstained: bool
-    label: int | None  # None: abstained
+    label: int | None  # None if abstained
     class_name: str | None
-    radius: float  # rounded down to four decimals, as it is printed; 0 where abstained
-    asked: float | None  # the one radius that was asked for
+    radius: float  # rounded down to four decimals, as it is printed; 0 if abstained
+    asked: float | None  # the one radius asked for, if any
     sigma: float
     n0: int
     n: int
-    drawn: int  # of the n
+    drawn: int  # how many of the n samples were drawn
     alpha: float
     seed: int
     exact: bool
     precision: str
 
     def fields(self) -> tuple[str, ...]:
-        """What a line says of it."""
+        """The fields of its printed line."""
         if self.class_name is not None:
             return (str(self.file), self.class_name, f"radius {self.radius:.4f}")
-        shown = () if self.asked is None else (f"no label shown within {self.asked:g}",)
-        return (str(self.file), "abstains", *shown)
+        reason = () if self.asked is None else (f"no label shown within {self.asked:g}",)
+        return (str(self.file), "abstains", *reason)
 
 
 def predict_files(
@@ -69,38 +70,29 @@ def predict_files(
 ) -> Iterator[Prediction]:
     """The label and radius of each file, or an abstention.
 
-    With a radius it is whether the label holds within it, mostly after few of the n samples.
-    Where the target has certificates, the labels must come from the function that they speak of:
-    the same weights in the same precision.
+    With a radius, only whether the label holds within it is decided, usually after few of the n
+    samples. If the target has certificates, the labels must come from the function that was
+    certified: the same weights in the same precision.
 
     Args:
         code: modules that the target's file may name, see `load_model`.
     """
-    found, card = trained_target(str(target), code=code)
+    trained, card = trained_target(str(target), code=code)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
-    certify_one = certify
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
-        certify_one = partial(certify_at, radius=radius)
     precision = resolved(precision, device)
-    model = for_inference(found.model, shape=card.shape, precision=precision, device=device)
+    model = for_inference(trained.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
-        _check_authority(target, found, model, precision, row_by_row, device)
+        _check_certified_function(target, trained, model, precision, row_by_row, device)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", transient=True) as advance:
-            [certificate] = certify_one(
-                model,
-                image[None].to(device),
-                sigma=card.sigma,
-                n0=n0,
-                n=n,
-                alpha=alpha,
-                seed=seed,
-                row_by_row=row_by_row,
-                indices=[_number(image)],
-                progress=advance,
-            )
+            sampler = Sampler(
+                model=model, images=as_images(image[None].to(device)), sigma=card.sigma,
+                seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row, progress=advance,
+            )  # fmt: skip
+            certificate = _certificate(sampler, radius, n0=n0, n=n, alpha=alpha)
             advance.reach(n0 + n)
         abstained = certificate.label == ABSTAIN
         yield Prediction(
@@ -116,12 +108,23 @@ def predict_files(
             drawn=certificate.drawn,
             alpha=alpha,
             seed=seed,
-            exact=image.dtype == torch.uint8,  # which gets exact noise
+            exact=sampler.exact,
             precision=precision,
         )
 
 
-def _check_authority(
+def _certificate(
+    sampler: Sampler, radius: float | None, *, n0: int, n: int, alpha: float
+) -> Certificate:
+    """The certificate of the sampler's one image: at a radius, or with the largest one."""
+    if radius is None:
+        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
+    else:
+        [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
+    return certificate
+
+
+def _check_certified_function(
     run: Path,
     target: Target,
     model: nn.Module,
@@ -129,7 +132,7 @@ def _check_authority(
     row_by_row: bool,
     device: torch.device,
 ) -> None:
-    """Labels must come from the function that the certificates in the run speak of."""
+    """Refuse to label by another function than the one that the run's certificates are about."""
     journal = run / JOURNAL
     if not journal.exists():
         return
@@ -145,8 +148,8 @@ def _check_authority(
             f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "
             f"add {flag}"
         )
-    found = function_of(target, model, row_by_row=row_by_row, device=device)
-    if other := other_function(header, found):
+    function = function_of(target, model, row_by_row=row_by_row, device=device)
+    if other := other_function(header, function):
         raise Mistake(
             f"the model must be that of the certificates in {run}: {other}; certify the new model "
             "into another folder"
@@ -154,18 +157,18 @@ def _check_authority(
 
 
 def _image(path: Path, card: ModelCard) -> Tensor:
-    """The file's pixels; the middle of it for a model that was trained on images of any size."""
+    """The file's pixels; only its middle for a model that was trained on images of any size."""
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
     data_set = DATASETS.get(card.dataset)
     any_size = data_set is not None and data_set.any_size
     image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
     if image.shape != card.shape:
-        wanted, got = ("×".join(map(str, s)) for s in (card.shape, image.shape))
-        raise Mistake(f"{path} must be a {wanted} image for this model, got {got}; resize it")
+        expected, got = ("×".join(map(str, shape)) for shape in (card.shape, image.shape))
+        raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")
     return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
 
 
-def _number(image: Tensor) -> int:
-    """A number that names the image's noise: the same image, the same answer."""
+def _noise_number(image: Tensor) -> int:
+    """The number that names the image's noise: the same image always gets the same answer."""
     return int.from_bytes(hashlib.sha256(image.numpy().tobytes()).digest()[:7], "little")

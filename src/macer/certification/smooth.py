@@ -1,4 +1,4 @@
-"""The field's class in front of CERTIFY and PREDICT."""
+"""CERTIFY and PREDICT behind the class that the field uses."""
 
 from typing import Any
 
@@ -6,20 +6,22 @@ import torch
 from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
-from macer.certification.largest_radius import Images, as_images, as_tensor, certify, predict
+from macer.certification.largest_radius import Kind, sample_and_certify, sample_and_predict
+from macer.certification.settings import Images, as_images, as_tensor
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
 from macer.models.inference import for_inference, resolved
 from macer.models.probe import check_model
+from macer.smoothing.sampling import Sampler
 
 
 class Smooth:
-    """The field's front to `certify` and `predict`: one image a call.     [Cohen+19, core.py's API]
+    """`certify` and `predict` with one image per call.                    [Cohen+19, core.py's API]
 
     The classifier that answers is the one that `macer certify` certifies: the base classifier as
-    `for_inference` prepares it, on the image's device. It is prepared when it is first asked about
-    a shape, and again once the base classifier has changed. Each call draws fresh noise, so that
-    its result is independent of the calls before it: the noise of call i is that of image i.
+    `for_inference` prepares it, on the image's device. It is prepared at the first call with a
+    shape, and again after the base classifier has changed. Each call draws fresh noise, so that
+    its result is independent of earlier calls: call i uses the noise of image i.
 
     Args:
         precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU.
@@ -49,56 +51,37 @@ class Smooth:
         self.row_by_row = row_by_row
         self.calls = 0
         self._prepared: dict[tuple[object, ...], nn.Module] = {}
-        self._state: list[Any] = []  # of the base classifier when they were prepared
+        self._state: list[Any] = []  # the base classifier's when `_prepared` was filled
 
     def certify(
         self, x: Images, n0: int, n: int, alpha: float, batch_size: int | None = None
     ) -> tuple[int, float]:
         """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
-        images = self._images(x)
-        [certificate] = certify(
-            self._network(images),
-            images,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            batch_size=batch_size,
-            **self._settings(),
-        )
+        sampler = self._sampler(x, batch_size)
+        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
         self._check_classes(len(certificate.selection))
         return certificate.label, certificate.radius
 
     def predict(self, x: Images, n: int, alpha: float, batch_size: int | None = None) -> int:
         """The label at x (channels, height, width), or ABSTAIN."""
-        images = self._images(x)
-        [label] = predict(
-            self._network(images),
-            images,
-            n=n,
-            alpha=alpha,
-            batch_size=batch_size,
-            **self._settings(),
-        )
+        [label] = sample_and_predict(self._sampler(x, batch_size), n=n, alpha=alpha)
         return label
 
-    def _images(self, x: Images) -> Tensor:
-        return as_images(as_tensor(x)[None], exact=self.exact)
-
-    def _settings(self) -> dict[str, Any]:
+    def _sampler(self, x: Images, batch_size: int | None) -> Sampler:
+        """The sampler of the next call."""
+        images = as_images(as_tensor(x)[None], exact=self.exact)
+        sampler = Sampler(
+            model=self._network(images), images=images, sigma=self.sigma, seed=self.seed,
+            indices=[self.calls], batch_size=batch_size, row_by_row=self.row_by_row,
+        )  # fmt: skip
         self.calls += 1
-        return {
-            "sigma": self.sigma,
-            "seed": self.seed,
-            "exact": self.exact,
-            "row_by_row": self.row_by_row,
-            "indices": [self.calls - 1],
-        }
+        return sampler
 
     def _network(self, images: Tensor) -> nn.Module:
-        """The base classifier as it is now, prepared for such images."""
+        """The base classifier as it is now, prepared for images of this shape."""
         if not _same(self._state, _state(self.base_classifier)):
             self._prepared.clear()
-            self._state = [_kept(value) for value in _state(self.base_classifier)]
+            self._state = [_copied(value) for value in _state(self.base_classifier)]
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
         precision = resolved(self.precision, device)
@@ -118,10 +101,10 @@ class Smooth:
 
 
 def _state(model: nn.Module) -> list[Any]:
-    """What decides a network's function: the kinds of its parts, their numbers and tensors.
+    """What decides a network's function: the types of its parts, their numbers and tensors.
 
-    The values themselves are compared. A tensor's version counter would be quicker, but misses
-    what is written through `.data`, as averages of weights often are.
+    The values themselves are compared. A tensor's version counter would be quicker, but it misses
+    changes through `.data`, by which averages of weights are often written.
     """
     plain = (bool, int, float, str)
     state: list[Any] = []
@@ -135,7 +118,7 @@ def _state(model: nn.Module) -> list[Any]:
     return [*state, *tensors_of(model)]
 
 
-def _kept(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
@@ -146,5 +129,5 @@ def _same(before: list[Any], now: list[Any]) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         return type(a) is type(b) and bool(a == b)
-    alike = (a.dtype, a.device) == (b.dtype, b.device)
-    return alike and torch.equal(a, b)
+    same_type = (a.dtype, a.device) == (b.dtype, b.device)
+    return same_type and torch.equal(a, b)

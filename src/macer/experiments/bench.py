@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from macer.certification.certificate import Certificate
-from macer.certification.largest_radius import certify, check_settings
+from macer.certification.largest_radius import certify
+from macer.certification.settings import check_settings
 from macer.data.sets import load
 from macer.errors import Mistake
 from macer.models.build import build_model

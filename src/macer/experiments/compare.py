@@ -10,7 +10,7 @@ import torch
 
 from macer.certification.data_set import certify_data_set, chosen_images
 from macer.certification.journal import HELD_OUT
-from macer.certification.largest_radius import check_settings
+from macer.certification.settings import check_settings
 from macer.certification.target import find_target
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake

@@ -9,7 +9,7 @@ import torch
 
 from macer.certification.data_set import chosen_images
 from macer.certification.journal import JOURNAL, read_journal
-from macer.certification.largest_radius import check_settings
+from macer.certification.settings import check_settings
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified

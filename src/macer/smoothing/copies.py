@@ -12,18 +12,18 @@ from torch import Tensor
 from macer.smoothing.exact_noise import levels
 from macer.smoothing.streams import Purpose, stream
 
-# Samples come in chunks of this many, each chunk of one image; part of the definition of every
-# stream. It divides the n0 and n in use, so that nothing is padded. On a CPU a chunk is also what
-# the network sees at once: its activations fit the caches.
+# The number of samples in a chunk. All samples of a chunk are of one image. The number is part of
+# the definition of every stream. It divides the usual n0 and n, so that nothing is padded. On a
+# CPU a chunk is also what the network sees at once: its activations fit the caches.
 CHUNK = 100
 
 
 class Chunks(NamedTuple):
-    """Which samples some chunks hold, an entry a chunk."""
+    """Several chunks, one entry per chunk."""
 
-    slots: NDArray[np.int64]  # position of the image
-    numbers: NDArray[np.int64]  # of the chunk among the image's
-    rows: NDArray[np.int64]  # samples asked for; the rest of the chunk is padding
+    slots: NDArray[np.int64]  # the position of its image
+    numbers: NDArray[np.int64]  # its number among the chunks of its image
+    rows: NDArray[np.int64]  # the samples asked for; the rest of the chunk is padding
 
     def parts(self, size: int) -> "Iterator[Chunks]":
         """The chunks in their order, `size` at a time."""
@@ -34,13 +34,13 @@ class Chunks(NamedTuple):
 class NoisyCopies:
     """Draws batches of one shape: whole chunks, padded.
 
-    A position in a stream is a position in (row, height, width, channel) order, the layout that
-    convolutions are fastest in.
+    The numbers of a stream are in (row, height, width, channel) order, the layout in which
+    convolutions are fastest.
 
     Args:
         images: (images, channels, height, width), uint8 for exact noise, else float32.
         indices: the number of each image in its data set, which names its noise.
-        rows: of a batch, a multiple of CHUNK.
+        rows: the rows of a batch, a multiple of CHUNK.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class NoisyCopies:
         self.shape = (rows, *self.pixels.shape[1:])
         self.dtype = dtype
         self.table = levels(sigma) if images.dtype == torch.uint8 else None
-        self._thread = threading.local()  # each thread has a batch of its own
+        self._thread = threading.local()  # each thread has its own batch
         if images.device.type == "cuda":
             from macer.kernels.noise import GpuNoise, Table
 
-            known = self.table
-            table = Table(known.thresholds, known.floats) if known else None
+            exact = self.table
+            table = Table(exact.thresholds, exact.floats) if exact else None
             self._gpu = GpuNoise(self.pixels, seed, int(purpose), table, rows=CHUNK)
 
     def draw(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        """A batch (rows, channels, height, width), and which rows' noise is decided.
+        """A batch (rows, channels, height, width), and a mask of the rows whose noise is decided.
 
-        The batch is overwritten by the thread's next one.
+        The thread's next batch overwrites it.
         """
         if not hasattr(self._thread, "batch"):
             on_gpu = self.pixels.device.type == "cuda"
@@ -82,8 +82,8 @@ class NoisyCopies:
         return batch.permute(0, 3, 1, 2).to(self.dtype), decided
 
     def _on_gpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
-        where = np.stack((chunks.slots, chunks.numbers, self.indices[chunks.slots]))
-        table = torch.from_numpy(where).to(batch.device)
+        names = np.stack((chunks.slots, chunks.numbers, self.indices[chunks.slots]))
+        table = torch.from_numpy(names).to(batch.device)
         return self._gpu.fill(batch, table, self.sigma) == 0
 
     def _on_cpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
@@ -94,7 +94,7 @@ class NoisyCopies:
         return torch.from_numpy(decided)
 
     def _fill(self, out: np.ndarray, decided: np.ndarray, slot: int, number: int) -> None:
-        """Write image plus noise. NumPy works without Python's lock and without threads."""
+        """Write image plus noise. NumPy releases Python's lock and starts no threads."""
         image = self.pixels[slot].numpy()
         random = stream(self.seed, self.purpose, self.indices[slot], number)
         if self.table is None:
@@ -105,5 +105,5 @@ class NoisyCopies:
         raw = random.bit_generator.random_raw(out.size).reshape(out.shape)
         ranks, undecided = self.table.ranks(raw)
         np.add(ranks, image, out=ranks)
-        np.take(self.table.floats, ranks, out=out, mode="clip")  # the mode that needs no buffer
+        np.take(self.table.floats, ranks, out=out, mode="clip")  # other modes need a buffer
         decided[undecided // image.size] = False

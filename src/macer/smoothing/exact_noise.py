@@ -1,15 +1,15 @@
 """Noise for which the theorem holds in floating point.
 
 In floating point, x + η keeps low-order bits of x: a classifier that looks at them is certified
-far beyond its true radius. Here the noise is an integer: D = round(255η) for η ~ N(0, σ²), added to
-the 8-bit image as an integer; the network sees one float for each sum. It is then a function of
-round(255(x + η)), to which the Gaussian theorem applies as it stands.
+far beyond its true radius. Here the noise is an integer, D = round(255η) for η ~ N(0, σ²). It is
+added to the 8-bit image as an integer, and the network sees one float for each sum. The network is
+then a function of round(255(x + η)), to which the Gaussian theorem applies as it stands.
 
 P(D ≤ i) = P(255η < i + ½) = Φ((2i + 1) / 510σ)
 
 A draw is a uniform integer U of 62 bits, compared with T_i = ⌊2⁶²Φ((2i + 1) / 510σ)⌋:
-U < T_i means D ≤ i, U > T_i means D > i, and U = T_i decides nothing, so that its sample does not
-count. Only integers are compared: every device draws the same noise.
+U < T_i means D ≤ i, U > T_i means D > i, and U = T_i decides nothing: the sample does not count.
+Only integers are compared: every device draws the same noise.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from macer.errors import Mistake
 BITS = 62
 GUIDE_BITS = 16
 
-# Up to here there are fewer than 2¹⁴ thresholds: ranks fit an int16 and a search takes 14 steps.
+# Up to this σ there are fewer than 2¹⁴ thresholds: ranks fit an int16, a search takes 14 steps.
 _LARGEST_SIGMA = 3.5
 
 
@@ -33,15 +33,16 @@ class Levels:
     """The thresholds of one σ and the tables made from them."""
 
     sigma: float
-    lowest: int  # D of a draw that is above no threshold
+    lowest: int  # D − lowest is the number of thresholds below a draw
     thresholds: NDArray[np.int64]  # T_lowest, T_lowest+1, …, ascending
-    guide: NDArray[np.int16]  # thresholds below a draw by its first 16 bits; −1: they vary
+    guide: NDArray[np.int16]  # number of thresholds below a draw, by its first 16 bits; −1: varies
     floats: NDArray[np.float32]  # what the network sees, by pixel + D − lowest
 
     def ranks(self, raw: NDArray[np.uint64]) -> tuple[NDArray[np.int16], NDArray[np.intp]]:
-        """D − lowest for each 64-bit draw, whose upper 62 are U; and the places of undecided ones.
+        """D − lowest for each 64-bit draw, and the positions of undecided draws.
 
-        Most draws are decided by their first 16 bits; only the others are searched for.
+        U is the upper 62 bits of a draw. The first 16 decide most draws; only the others need a
+        search among the thresholds.
         """
         cells = (raw >> np.uint64(64 - GUIDE_BITS)).astype(np.intp)
         ranks = np.take(self.guide, cells)
@@ -56,7 +57,7 @@ class Levels:
 
 @lru_cache(maxsize=8)
 def levels(sigma: float) -> Levels:
-    """The tables of a noise level."""
+    """The thresholds and tables of a σ."""
     if not 0 < sigma <= _LARGEST_SIGMA:
         raise Mistake(
             f"sigma must be in (0, {_LARGEST_SIGMA:g}] for exact noise, got {sigma}; "
@@ -64,7 +65,7 @@ def levels(sigma: float) -> Levels:
         )
     lowest, thresholds = _thresholds(sigma)
     edges = np.arange(2**GUIDE_BITS + 1, dtype=np.int64) << (BITS - GUIDE_BITS)
-    # A cell [a, b) decides nothing if a threshold T has a ≤ T < b: U may be below, at or above it.
+    # A cell [a, b) that holds a threshold T, a ≤ T < b, leaves open if U is below, at or above it.
     below = np.searchsorted(thresholds, edges, side="left")
     guide = np.where(below[1:] > below[:-1], -1, below[:-1])
     highest = lowest + len(thresholds)
@@ -93,11 +94,11 @@ def _thresholds(sigma: float) -> tuple[int, NDArray[np.int64]]:
 
 @lru_cache(maxsize=65536)
 def threshold(i: int, sigma: float) -> int:
-    """T_i = ⌊2⁶²Φ((2i + 1) / 510σ)⌋, with digits to spare for the floor to be certain."""
+    """T_i = ⌊2⁶²Φ((2i + 1) / 510σ)⌋, computed with enough digits for the floor to be certain."""
     with mpmath.workdps(50):
         exact = mpmath.ldexp(mpmath.ncdf(mpmath.mpf(2 * i + 1) / (510 * mpmath.mpf(sigma))), BITS)
         floor: int = int(mpmath.floor(exact))
         distance = min(exact - floor, floor + 1 - exact)
-        # ncdf is good to about 50 digits, 2⁶² takes 19: an error could not cross the integer.
+        # ncdf is good to about 50 digits, 2⁶² takes 19: its error cannot cross an integer.
         assert distance > mpmath.mpf(10) ** -25 or exact > 2**BITS - 1, (i, sigma)
     return min(floor, int(2**BITS) - 1)

@@ -1,4 +1,4 @@
-"""Refuse networks whose rows mix: no certificate can speak of them."""
+"""Refuse networks whose rows influence one another: no certificate can hold for them."""
 
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
@@ -12,57 +12,61 @@ from macer.models.probe import in_parts, require_equal
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.streams import Purpose
 
-# Batches in which other halves of the rows are exchanged, at least. With the calls before and
-# after them ten calls must agree: a choice between three at each call passes once in 3⁹ times.
+# The least number of batches in which half of the rows are exchanged. With the calls before and
+# after them, ten calls must agree: a network that chooses between three answers at each call
+# passes once in 3⁹ times.
 EXCHANGES = 7
 
-_passed: WeakKeyDictionary[nn.Module, set[tuple[object, ...]]] = WeakKeyDictionary()
+# The number of classes of each model that has passed, by what it was tried with.
+_passed: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], int]] = WeakKeyDictionary()
 
 
 def check_rows(
     model: nn.Module, images: Tensor, *, rows: int, sigma: float, dtype: torch.dtype
-) -> None:
-    """Compare logits: an image's must not depend on its company, its place or the call.
+) -> int:
+    """Refuse a network if an image's logits depend on other rows, on its row or on the call.
 
-    Batch statistics, a quantisation range over the batch and randomness inside the network make
-    f(x + η) no function of x + η, and the theorem says nothing of it. The network is tried with
-    what is certified: noisy copies of the images, and of their negatives as other company, with
-    their kind of noise, in the shape and type that it will see.
+    Returns the number of classes.
 
-    - In each of T ≥ EXCHANGES batches about half of the rows are exchanged for other copies. Rows
-      have different random numbers of T bits, and a batch exchanges those with one of its bits:
-      any two rows are parted by at least one batch, with probability 1, and by each with
-      probability about ½. All logits must be those of the same copy before, bit for bit.
-    - The rows in another order may change by rounding only: a kernel may add up in another order
-      at the edge of a batch.
-    - The first batch again, after all others, must give the same logits, bit for bit.
+    With batch statistics, a quantisation range over the batch or randomness inside the network,
+    f(x + η) is no function of x + η, and the theorem says nothing about it. The network is tried
+    with what is certified: noisy copies of the images, and of their negatives as other rows, with
+    the same kind of noise, in the shape and type that it will see.
 
-    What no batch of these shows stays unseen: an influence of one row on another that happens in
-    a share q of all batches passes with probability (1 − q)ᵀ or so. Where one row is seen at a
-    time no other can matter, and the same comparisons are made of calls: in another order and
-    after others, a row must have the same logits, bit for bit.
+    - In each of T ≥ EXCHANGES batches about half of the rows are exchanged for other copies. Each
+      row has its own random number of T bits, and batch t exchanges the rows whose bit t is 1: at
+      least one batch exchanges one of any two rows and keeps the other, and each batch does so
+      with probability about ½. Each copy must keep its logits, bit for bit.
+    - In another order of the rows, the logits may change by rounding only: a kernel may add up in
+      another order at the edge of a batch.
+    - The first batch, repeated at the end, must give the same logits, bit for bit.
+
+    An influence of one row on another that appears in a share q of all batches goes unnoticed
+    with probability about (1 − q)ᵀ. If the network sees one row at a time, no other row can
+    matter, and the comparisons are between calls: in another order and after other calls, a row
+    must have the same logits, bit for bit.
 
     Each model is tried once for a shape, type, kind of noise and σ.
 
     Args:
         images: (images, channels, height, width), uint8 for exact noise, else float32.
-        rows: that the network sees at once; 1 for row by row.
-        dtype: of what the network sees.
+        rows: the rows that the network sees at once; 1 for row by row.
+        dtype: the type of what the network sees.
     """
-    kind = (tuple(images.shape[1:]), images.dtype, images.device, rows, sigma, dtype)
-    if kind in _passed.setdefault(model, set()):
-        return
+    setting = (tuple(images.shape[1:]), images.dtype, images.device, rows, sigma, dtype)
+    passed = _passed.setdefault(model, {})
+    if setting in passed:
+        return passed[setting]
     several = rows * -(-FEW // rows)
-    first, second = (
-        _noisy(some, several, sigma, dtype) for some in (images, _white(images) - images)
-    )
+    first = _noisy(images, several, sigma, dtype)
+    second = _noisy(_white(images) - images, several, sigma, dtype)
 
     def network(batch: Tensor) -> Tensor:
         return in_parts(model, batch.permute(0, 3, 1, 2), rows)
 
     with torch.inference_mode():
-        _check_exchanges(network, first, second, alone=rows == 1)
-    _passed[model].add(kind)
+        passed[setting] = _check_exchanges(network, first, second, alone=rows == 1)
+    return passed[setting]
 
 
 def _white(images: Tensor) -> int:
@@ -70,7 +74,7 @@ def _white(images: Tensor) -> int:
 
 
 def _noisy(images: Tensor, rows: int, sigma: float, dtype: torch.dtype) -> Tensor:
-    """Noisy copies of the images in turn, a chunk each: (rows, height, width, channels)."""
+    """Noisy copies of the images in turn, one chunk of each: (rows, height, width, channels)."""
     chunks = np.arange(-(-rows // CHUNK))
     numbers, slots = np.divmod(chunks, len(images))
     copies = NoisyCopies(
@@ -89,7 +93,8 @@ def _noisy(images: Tensor, rows: int, sigma: float, dtype: torch.dtype) -> Tenso
 
 def _check_exchanges(
     network: Callable[[Tensor], Tensor], first: Tensor, second: Tensor, *, alone: bool
-) -> None:
+) -> int:
+    """Compare the logits of exchanged rows; return the number of classes."""
     random = torch.Generator().manual_seed(0)
     rows = len(first)
     bits = max(EXCHANGES, (rows - 1).bit_length())
@@ -103,3 +108,4 @@ def _check_exchanges(
     rounding = 0.0 if alone else max(1e-3, 4 * torch.finfo(first.dtype).eps)
     require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)
     require_equal(network(first), a, alone=alone)
+    return a.shape[1]

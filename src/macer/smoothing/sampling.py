@@ -3,34 +3,27 @@
 This module samples; it concludes nothing. `certification` turns its tallies into certificates.
 """
 
-import copy
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from queue import SimpleQueue
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from macer.errors import Mistake
-from macer.kernels.graph import has_hooks
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.rows import check_rows
 from macer.smoothing.streams import Purpose
-from macer.system.signals import signals_deferred
+from macer.smoothing.tally import SOFT_UNIT, Tally
+from macer.smoothing.threads import in_threads, networks_for_threads
 
 Progress = Callable[[int], None]
-
-# Soft outputs are rounded down to multiples of 2⁻²⁰. Their sums are then integers, the same in
-# any order, and Σ z² of so many samples still fits an int64.
-SOFT_UNIT = 2.0**-20
-MOST_SOFT_SAMPLES = 2**23 - 1
 
 # A batch on an accelerator is large enough that launching its kernels takes no time beside
 # running them, also for the smallest networks, and small enough that it fits the memory: 8,192
@@ -42,97 +35,114 @@ LEAST_ROWS, MOST_ROWS = 1000, 32_000
 # allows: its activations should fit the caches. 100 images of CIFAR-10, 5 of ImageNet.
 CPU_VALUES = 2**20
 
-# Whole chunks a thread works through before it hands over: fewer make threads wait for Python.
-CPU_TASK = 5
+# Whole chunks per task of a thread: with fewer, threads wait for Python.
+CHUNKS_PER_TASK = 5
 
 
-class Tally(NamedTuple):
-    """What the samples of each image add up to, in int64."""
-
-    votes: Tensor  # (images, classes): how often f(x + η) = c
-    first: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ) in units of 2⁻²⁰, A[1, :]
-    second: Tensor  # (images, betas, classes): Σⱼ zᶜ(x + ηⱼ)² in units of 2⁻⁴⁰, A[2, :]
-
-
-def sample_under_noise(
-    model: nn.Module,
-    images: Tensor,
-    num: int,
-    *,
-    sigma: float,
-    seed: int,
-    purpose: Purpose,
-    indices: Sequence[int],
-    betas: Sequence[float] = (),
-    drawn: int = 0,
-    batch_size: int | None = None,
-    row_by_row: bool = False,
-    progress: Progress | None = None,
-) -> Tally:
-    """Draw `num` samples of the network around each image and add them up.
-
-    ηⱼ ~ N(0, σ²I);  zⱼ = softmax(β u(x + ηⱼ)) for each β
-    A[1, :] ← A[1, :] + zⱼ;  A[2, :] ← A[2, :] + zⱼ²         [Zhai+20, Alg. 2, SampleUnderNoise]
-    votes[argmax_c u_c(x + ηⱼ)] ← votes[…] + 1                  [Cohen+19, SampleUnderNoise]
-
-    A sample with a non-finite logit votes for nobody and adds nothing.
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """A network, the images to sample it around, and the noise: all that decides the samples.
 
     Args:
         images: (images, channels, height, width) on the model's device; uint8 gets exact noise,
             float32 in [0, 1] ordinary noise.
-        indices: the number of each image in its data set, which names its noise.
+        indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         betas: inverse temperatures β to take the soft moments at.
-        drawn: samples of these images drawn already, in whole chunks; the ones after them follow.
-        batch_size: rows the network sees at once on an accelerator, in whole chunks, by default
-            as many as `network_rows` says; on a CPU their number is fixed, since another shape
+        batch_size: rows that the network sees at once on an accelerator, in whole chunks; by
+            default `network_rows` decides. On a CPU their number is fixed, since another shape
             could change the logits.
         row_by_row: the network sees one noisy copy at a time.
+        progress: called with the number of samples drawn since the last call.
     """
-    check_model(model)
-    rows = network_rows(images.device, batch_size, images.shape[1:], row_by_row=row_by_row)
-    copies = NoisyCopies(
-        images,
-        indices,
-        sigma=sigma,
-        seed=seed,
-        purpose=purpose,
-        rows=max(rows, CHUNK),
-        dtype=network_dtype(model),
-    )
 
-    on_cpu = images.device.type == "cpu"
-    chunks_at_once = copies.shape[0] // CHUNK
-    chunks_a_task = CPU_TASK if on_cpu and rows == CHUNK else chunks_at_once
-    work = _tasks(len(images), num, drawn // CHUNK, chunks_a_task)
-    networks = _one_a_thread(model, len(images) * -(-num // CHUNK)) if on_cpu else [model]
-    idle: SimpleQueue[nn.Module] = SimpleQueue()
+    model: nn.Module
+    images: Tensor
+    sigma: float
+    seed: int
+    indices: Sequence[int] | None = None
+    betas: tuple[float, ...] = ()
+    batch_size: int | None = None
+    row_by_row: bool = False
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the noise is exact."""
+        return self.images.dtype == torch.uint8
+
+    def draw(
+        self, num: int, purpose: Purpose, *, only: Tensor | None = None, after: int = 0
+    ) -> Tally:
+        """Draw `num` samples of the network around each image and add them up.
+
+        ηⱼ ~ N(0, σ²I);  zⱼ = softmax(β u(x + ηⱼ)) for each β
+        A[1, :] ← A[1, :] + zⱼ;  A[2, :] ← A[2, :] + zⱼ²     [Zhai+20, Alg. 2, SampleUnderNoise]
+        votes[argmax_c u_c(x + ηⱼ)] ← votes[…] + 1              [Cohen+19, SampleUnderNoise]
+
+        A sample with a non-finite logit votes for nobody and adds nothing.
+
+        Args:
+            only: the images to sample, a mask; the others get zeros.
+            after: the samples of these images drawn before, in whole chunks; the next ones follow.
+        """
+        rows = network_rows(
+            self.images.device, self.batch_size, self.images.shape[1:], row_by_row=self.row_by_row
+        )
+        copies = self._copies(purpose, rows)
+        chosen = np.arange(len(self.images)) if only is None else np.flatnonzero(only.numpy())
+        with evaluating(self.model), _within_memory(rows):
+            results = self._results(copies, rows, chosen, num, first=after // CHUNK)
+            classes = check_rows(
+                self.model, self.images, rows=rows, sigma=self.sigma, dtype=copies.dtype
+            )
+            device = self.images.device
+            tally = Tally.zeros(len(self.images), len(self.betas), classes, device)
+            for chunks, sums in results:
+                tally.add(torch.from_numpy(chunks.slots).to(device), sums)
+                if self.progress:
+                    self.progress(int(chunks.rows.sum()))
+        return Tally(*(totals.cpu() for totals in tally))
+
+    def _copies(self, purpose: Purpose, rows: int) -> NoisyCopies:
+        return NoisyCopies(
+            self.images,
+            range(len(self.images)) if self.indices is None else self.indices,
+            sigma=self.sigma,
+            seed=self.seed,
+            purpose=purpose,
+            rows=max(rows, CHUNK),
+            dtype=network_dtype(self.model),
+        )
+
+    def _results(
+        self, copies: NoisyCopies, rows: int, chosen: NDArray[np.int64], num: int, *, first: int
+    ) -> Iterator[tuple[Chunks, Tally]]:
+        """The sums of all chunks in their order, task by task."""
+        sample = partial(self._sample, copies, rows)
+        if self.images.device.type != "cpu":
+            tasks = _tasks(chosen, num, first, copies.shape[0] // CHUNK)
+            return map(partial(sample, self.model), tasks)
+        tasks = _tasks(chosen, num, first, CHUNKS_PER_TASK if rows == CHUNK else 1)
+        networks = networks_for_threads(self.model, len(chosen) * -(-num // CHUNK))
+        return in_threads(sample, tasks, networks)
 
     @torch.inference_mode()
-    def sample(task: Chunks) -> tuple[Chunks, Tally]:
-        sums, network = [], idle.get()
-        try:
-            for chunks in task.parts(chunks_at_once):
-                batch, decided = copies.draw(chunks)
-                sums.append(_sums(in_parts(network, batch, rows), decided, chunks, betas))
-        finally:
-            idle.put(network)
+    def _sample(
+        self, copies: NoisyCopies, rows: int, network: nn.Module, task: Chunks
+    ) -> tuple[Chunks, Tally]:
+        """The sums of each chunk of a task, batch by batch."""
+        sums = []
+        for chunks in task.parts(copies.shape[0] // CHUNK):
+            batch, decided = copies.draw(chunks)
+            sums.append(_sums(in_parts(network, batch, rows), decided, chunks, self.betas))
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
 
-    tally: Tally | None = None
-    with evaluating(*networks), _within_memory(rows):
-        check_rows(model, images, rows=rows, sigma=sigma, dtype=copies.dtype)
-        for network in networks:
-            idle.put(network)
-        results = _in_threads(sample, work, len(networks)) if on_cpu else map(sample, work)
-        for task, sums in results:
-            tally = tally or Tally(*(t.new_zeros(len(images), *t.shape[1:]) for t in sums))
-            slots = torch.from_numpy(task.slots).to(images.device)
-            for total, values in zip(tally, sums, strict=True):
-                total.index_add_(0, slots, values)
-            if progress:
-                progress(int(task.rows.sum()))
-    assert tally is not None, "no images or no samples"
-    return Tally(*(total.cpu() for total in tally))
+    def at(self, tally: Tally, beta: float) -> Tally:
+        """The tally with the soft moments at one β, if it has them."""
+        return tally.at(self.betas.index(beta)) if beta in self.betas else tally
 
 
 @contextmanager
@@ -152,11 +162,11 @@ def network_rows(
     *,
     row_by_row: bool = False,
 ) -> int:
-    """The one number of rows the network sees: whole chunks; on a CPU one, or a part of it.
+    """The one number of rows that the network sees: whole chunks; on a CPU a chunk or a part of it.
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
-        shape: of an image, (channels, height, width)
+        shape: the shape of an image, (channels, height, width).
     """
     if row_by_row:
         return 1
@@ -167,10 +177,23 @@ def network_rows(
     return max(1, (batch_size or fitting) // CHUNK) * CHUNK
 
 
+def _tasks(chosen: NDArray[np.int64], num: int, first: int, size: int) -> Iterator[Chunks]:
+    """The chunks of each chosen image from its first on, `size` at a time.
+
+    The last chunk of an image may ask for fewer rows.
+    """
+    per_image = -(-num // CHUNK)
+    total = len(chosen) * per_image
+    for start in range(0, total, size):
+        places, numbers = np.divmod(np.arange(start, min(start + size, total)), per_image)
+        asked = np.minimum(CHUNK, num - numbers * CHUNK)
+        yield Chunks(chosen[places], first + numbers, asked)
+
+
 def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:
-    """What each chunk of a batch adds up to; rows that were not asked for do not count."""
-    some = len(chunks.slots)
-    logits, decided = logits[: some * CHUNK], decided[: some * CHUNK]
+    """What the samples of each chunk of a batch add up to; rows of padding do not count."""
+    count = len(chunks.slots)
+    logits, decided = logits[: count * CHUNK], decided[: count * CHUNK]
     asked = torch.from_numpy(chunks.rows).to(logits.device)
     counts = (torch.arange(CHUNK, device=logits.device) < asked[:, None]).flatten()
     counts = (counts & decided & logits.isfinite().all(dim=1))[:, None]
@@ -178,57 +201,10 @@ def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float
     ballots = counts.new_zeros(logits.shape, dtype=torch.int64).scatter_(1, votes, counts.long())
     z = _soft_outputs(torch.where(counts, logits, torch.zeros_like(logits)), betas)
     z = z * counts[:, None]
-    parts = (ballots, z, z * z)
-    return Tally(*(v.view(some, CHUNK, *v.shape[1:]).sum(dim=1) for v in parts))
+    return Tally(*(v.view(count, CHUNK, *v.shape[1:]).sum(dim=1) for v in (ballots, z, z * z)))
 
 
 def _soft_outputs(logits: Tensor, betas: Sequence[float]) -> Tensor:
     """z = softmax(βu) for each β, rounded down: (rows, betas, classes)."""
     u = logits.double()[:, None] * torch.tensor(betas, device=logits.device).double()[:, None]
     return (u.softmax(dim=2) / SOFT_UNIT).long()
-
-
-def _tasks(images: int, num: int, first: int, size: int) -> Iterator[Chunks]:
-    """The chunks of all images from their first on; an image's last may ask for fewer rows."""
-    each = -(-num // CHUNK)
-    for start in range(0, images * each, size):
-        slots, places = np.divmod(np.arange(start, min(start + size, images * each)), each)
-        yield Chunks(slots, first + places, np.minimum(CHUNK, num - places * CHUNK))
-
-
-def _one_a_thread(model: nn.Module, most: int) -> list[nn.Module]:
-    """The model for each of torch's threads: the tensors are shared, all else is its own.
-
-    A network may keep what it has seen on itself during a call, and would find there what another
-    thread has seen. What a hook notes, it may note anywhere: such a model runs in one thread, and
-    so does one that cannot be copied.
-    """
-    others = 0 if has_hooks(model) else min(torch.get_num_threads(), most) - 1
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    try:
-        return [model, *(copy.deepcopy(model, dict(tensors)) for _ in range(others))]
-    except Exception:  # whatever the user's code holds
-        return [model]
-
-
-def _in_threads(
-    sample: Callable[[Chunks], tuple[Chunks, Tally]], work: Iterable[Chunks], threads: int
-) -> Iterator[tuple[Chunks, Tally]]:
-    """The samples in order, drawn by that many threads, each on one core.
-
-    Faster than threads inside each layer, which wait for one another; and the logits then do not
-    depend on how many cores there are.
-    """
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            pending: deque[Future[tuple[Chunks, Tally]]] = deque()
-            for chunks in work:
-                with signals_deferred():  # nobody would wait for a thread that is half started
-                    pending.append(pool.submit(sample, chunks))
-                if len(pending) > 2 * threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-    finally:
-        torch.set_num_threads(before)

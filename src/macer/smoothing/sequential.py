@@ -24,21 +24,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 
 from macer.errors import Mistake
+from macer.smoothing.bounds import Floats, clopper_pearson_lower
 from macer.smoothing.copies import CHUNK
-from macer.smoothing.radius import Floats, clopper_pearson_lower, radius_lower
+from macer.smoothing.radius import radius_lower
 
-# The nearest alternative, as an angle: what some 100,000 samples can tell from p₀.
+# How far the nearest alternative is from p₀, as an angle: 100,000 samples can tell them apart.
 _NEAREST = 0.008
 
-# The wealth's share of α; the rest is for Clopper–Pearson's bound after the last sample, which is
-# stronger there: on CIFAR-10 wealth alone loses .3 points of certified accuracy at R = 3σ, not .1.
+# The wealth's share of α. The rest is for Clopper–Pearson's bound after the last sample, which is
+# stronger there: on CIFAR-10, at R = 3σ, wealth alone loses .3 points of certified accuracy, both
+# together lose .1.
 _SHARE = 0.5
 
-# An image with an even chance or better at the last look is given up, while that look could still
-# find it robust, with at most this probability. It costs power, never validity.
+# The largest probability of giving up an image that the last look would find robust with
+# probability ½ or more. Giving up costs power, never validity.
 _GIVE_UP = 0.1
 
-# Ratios, logarithms, products and sums are each good to an ulp or two, 2⁻⁵²; this is more than all.
+# Ratios, logarithms, products and sums are each good to an ulp or two, 2⁻⁵²; this exceeds them.
 _ERROR = 2.0**-50
 
 
@@ -59,7 +61,7 @@ def threshold(radius: float, sigma: float) -> float:
     with mpmath.workdps(50):
         exact = mpmath.ncdf(mpmath.mpf(radius) / mpmath.mpf(sigma))
         p0 = float(exact)
-        # Equal to 50 digits, yet above, where R/σ is tiny; at R = 0 Φ is ½ and a float.
+        # Where R/σ is tiny, Φ may equal p0 to 50 digits and still be above it. At R = 0 it is ½.
         return p0 if p0 > exact or radius == 0 else math.nextafter(p0, 1.0)
 
 
@@ -76,9 +78,9 @@ def check_radius(radius: float, *, sigma: float, alpha: float, n_max: int) -> No
 
 
 def looks(n_max: int) -> list[int]:
-    """The sample sizes to look at: chunk by chunk at first, each later step an eighth of n.
+    """The sample sizes to look at: first chunk by chunk, later in steps of an eighth of n.
 
-    A function of n_max alone: results do not depend on how samples are packed into batches.
+    They depend on n_max alone: results do not depend on how samples are packed into batches.
     """
     if n_max < 1:
         raise Mistake(f"n_max must be at least 1, got {n_max}")
@@ -91,14 +93,14 @@ def looks(n_max: int) -> list[int]:
 
 
 def alternatives(p0: float) -> tuple[Floats, Floats]:
-    """(pⱼ, wⱼ): probabilities above p₀ to bet on, each twice as far and half as heavy; then 1.
+    """(pⱼ, wⱼ): probabilities above p₀ to bet on, each twice as far off and half as heavy; then 1.
 
     pⱼ = sin²(arcsin √p₀ + 2ʲh), j = 0, 1, … while the angle is below π/2;   h = _NEAREST
     wⱼ = 2⁻ʲ⁻¹;   p = 1 takes the rest
 
-    On the scale of the angle a sample is worth the same everywhere: telling two probabilities at
-    distance d apart takes about 1/d² samples. The near ones are heavy because the images that
-    need most samples wait for them; a far one pays back any weight within a few samples.
+    On the scale of the angle, a sample is worth the same everywhere: it takes about 1/d² samples
+    to tell two probabilities at distance d apart. The near ones are heavy because they decide the
+    images that need most samples; a far one makes up for a small weight within a few samples.
     """
     if not 0 < p0 < 1:
         raise Mistake(f"p0 must be between 0 and 1, got {p0}")
@@ -135,8 +137,8 @@ def verdicts(
 
     ROBUST    if W ≥ 2/α, or if Clopper–Pearson's bound at α/2 will exceed p₀ after n_max samples
               whatever the rest of them vote
-    GIVEN_UP  if it will not, whatever they vote; or if wealth bet on the other side, on fewer votes
-              than that bound needs, says so at level _GIVE_UP
+    GIVEN_UP  if it will not, whatever they vote; or if wealth that is bet on fewer votes than that
+              bound needs says so at level _GIVE_UP
     OPEN      otherwise; never for n = n_max
 
     An image with p_A ≤ p₀ is found ROBUST, at whatever look, with probability at most α. What
@@ -149,8 +151,8 @@ def verdicts(
     p1 = min(needed, n_max) / (n_max + 1)
     hopeless = log_wealth(n - count, n, 1.0 - p1) >= -math.log(_GIVE_UP)
     hopeless |= count + n_max - n < needed
-    found = np.select([robust, hopeless], [Verdict.ROBUST, Verdict.GIVEN_UP], Verdict.OPEN)
-    return found.astype(np.int8)
+    verdict = np.select([robust, hopeless], [Verdict.ROBUST, Verdict.GIVEN_UP], Verdict.OPEN)
+    return verdict.astype(np.int8)
 
 
 def _check_counts(count: NDArray, n: NDArray, n_max: int) -> None:

@@ -1,8 +1,8 @@
 """Random streams: every random number is a function of integers that can be written down.
 
 A stream is named by (seed, purpose, image, chunk). It does not depend on the batch size, the order
-of the images or a restart, and two purposes never share a number: the samples that select a class
-are not those that bound its probability, which CERTIFY needs to be valid.
+of the images or a restart. Two purposes never share a number: the samples that select a class
+differ from those that bound its probability, as CERTIFY requires.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ class Purpose(IntEnum):
     VALIDATION = 7
     NETWORK = 8  # randomness inside a network in training, such as dropout
     ATTACK = 9
-    JUDGEMENT = 10  # of what an attack has found
-    OBJECTIVE = 11  # what a training objective draws beside its noise
-    DROPPING = 12  # of hard images
-    ODDS = 13  # of the other images
+    JUDGEMENT = 10  # of the points that an attack has found
+    OBJECTIVE = 11  # what a training objective draws besides its noise
+    DROPPING = 12  # the votes that decide which hard images are dropped
+    ODDS = 13  # the votes that decide how often the other images are drawn
     PSEUDO_LABELS = 14
-    CROPS = 15  # of images that are read from files
-    PROBE = 16  # of a network, before anything is certified
+    CROPS = 15  # of images read from files
+    PROBE = 16  # the test of a network before anything is certified
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:
@@ -54,6 +54,6 @@ def fill_normal(out: Tensor, *, seed: int, purpose: Purpose, image: int, chunk: 
 
 
 def key(seed: int, purpose: Purpose, image: int, chunk: int) -> int:
-    """A stream's seed for a generator that has no counters to name it by."""
+    """A seed that names the stream, for a generator without counters."""
     name = np.array([seed, purpose, image, chunk], dtype="<u8").tobytes()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
