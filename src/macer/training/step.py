@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.kernels.capture import CapturedStep
 from macer.kernels.fuse_training import for_training
-from macer.kernels.packing import Packed, pack, unpack
+from macer.kernels.launches import CapturedStep, Packed, pack, unpack
 from macer.losses import LOSSES, Batch, find_objective
 from macer.models.inference import resolved
 from macer.recipes import TrainRecipe
