@@ -16,10 +16,10 @@ def rounded_images(*shape):
 
 @pytest.mark.parametrize("shape", [(7, 56, 8, 8), (2, 8, 4, 6)])
 def test_the_kernels_of_training_are_pooling_and_relu(shape):
-    from macer.kernels.pooling import HalvedReLU
+    from macer.kernels.pooling import MaxPool2x2ReLU
 
     [ours], [theirs] = twins(rounded_images(*shape))
-    y, expected = HalvedReLU.apply(ours), F.relu(F.max_pool2d(theirs, 2))
+    y, expected = MaxPool2x2ReLU.apply(ours), F.relu(F.max_pool2d(theirs, 2))
     dy = torch.randn_like(y)
     y.backward(dy)
     expected.backward(dy)
@@ -28,8 +28,8 @@ def test_the_kernels_of_training_are_pooling_and_relu(shape):
 
 @pytest.mark.parametrize("shape", [(7, 56, 8, 8), (2, 8, 4, 6), (2, 8, 5, 7), (2, 12, 4, 4)])
 def test_the_kernel_of_certification_is_pooling(shape):
-    from macer.kernels.pooling import halved
+    from macer.kernels.pooling import max_pool2x2
 
     x = rounded_images(*shape)
     x[0, 3, 1, 1] = torch.nan
-    torch.testing.assert_close(halved(x), F.max_pool2d(x, 2), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(max_pool2x2(x), F.max_pool2d(x, 2), rtol=0, atol=0, equal_nan=True)

@@ -17,13 +17,13 @@ STEMS = pytest.mark.parametrize(
 def test_the_product_of_training_is_the_convolution_and_its_gradient(
     monkeypatch, channels, size, padding, pool
 ):
-    from macer.kernels import narrow
+    from macer.kernels import stem
 
-    monkeypatch.setattr(narrow, "TYPE", torch.float32)
+    monkeypatch.setattr(stem, "DTYPE", torch.float32)
     torch.manual_seed(0)
     x, weight = random_images(5, channels, 9, 7), torch.randn(16, channels, size, size)
     ours, theirs = (weight.clone().requires_grad_() for _ in range(2))
-    y, expected = narrow.stem(x, ours, padding=padding), F.conv2d(x, theirs, padding=padding)
+    y, expected = stem.stem(x, ours, padding=padding), F.conv2d(x, theirs, padding=padding)
     assert_close(y, expected)
     dy = torch.randn_like(expected)
     y.backward(dy)
@@ -36,22 +36,22 @@ def test_the_product_of_training_is_the_convolution_and_its_gradient(
 def test_the_kernel_of_certification_is_convolution_pooling_and_relu(
     channels, size, padding, pool, outputs
 ):
-    from macer.kernels.convolution import stem_relu, stem_weight
+    from macer.kernels.stem import stem_relu, stem_weights
 
     torch.manual_seed(0)
     x, bias = random_images(5, channels, 9, 7), torch.randn(outputs)
     weight = torch.randn(outputs, channels, size, size)
     settings = {"outputs": outputs, "size": size, "padding": padding, "pool": pool}
-    y = stem_relu(x, *stem_weight(weight, bias), **settings)
+    y = stem_relu(x, *stem_weights(weight, bias), **settings)
     expected = F.conv2d(x, weight, bias, padding=padding)
     assert_close(y, F.max_pool2d(expected.relu(), pool))
 
 
 def test_nan_passes_through_the_relu():
-    from macer.kernels.convolution import stem_relu, stem_weight
+    from macer.kernels.stem import stem_relu, stem_weights
 
     x = random_images(2, 1, 6, 6)
     x[1, 0, 2, 2] = torch.nan
-    weight, bias = stem_weight(torch.ones(16, 1, 3, 3), torch.zeros(16))
+    weight, bias = stem_weights(torch.ones(16, 1, 3, 3), torch.zeros(16))
     y = stem_relu(x, weight, bias, outputs=16, size=3, padding=0, pool=2)
     assert y[1, :, 0, 0].isnan().all() and y[0].isfinite().all()

@@ -20,7 +20,7 @@ from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
 from macer.data.sets import DATASETS
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.runs.model_file import ModelCard
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
@@ -82,7 +82,7 @@ def predict_files(
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
         certify_one = partial(certify_at, radius=radius)
-    precision = resolved(precision, device)
+    precision = resolve_precision(precision, device)
     model = for_inference(found.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
         _check_authority(target, found, model, precision, row_by_row, device)

@@ -9,7 +9,7 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.largest_radius import Images, as_images, as_tensor, certify, predict
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.models.probe import check_model
 
 
@@ -101,7 +101,7 @@ class Smooth:
             self._state = [_kept(value) for value in _state(self.base_classifier)]
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
-        precision = resolved(self.precision, device)
+        precision = resolve_precision(self.precision, device)
         key = (shape, device, precision)
         if key not in self._prepared:
             self._prepared[key] = for_inference(

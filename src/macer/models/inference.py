@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.nn import functional as F
+from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.errors import Mistake
 from macer.kernels.agreement import agree, few_images
-from macer.kernels.graph import Layers, alone, calls, has_hooks, made_of_torch
+from macer.kernels.graph import (
+    Layers,
+    called_and_read_once,
+    has_hooks,
+    is_call_of,
+    made_of_torch,
+)
+from macer.kernels.layers import FloatLinear
 from macer.models.probe import check_calls, check_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -49,7 +55,7 @@ def for_inference(
     return prepared.requires_grad_(False)
 
 
-def resolved(precision: str, device: torch.device) -> str:
+def resolve_precision(precision: str, device: torch.device) -> str:
     """The precision that "auto" means on a device."""
     if precision != "auto":
         return precision
@@ -138,10 +144,12 @@ def _fold(graph: fx.GraphModule) -> None:
     _drop_idle_arithmetic(graph)
     layers: Layers = dict(graph.named_modules())
     for norm in list(graph.graph.nodes):
-        if not calls(norm, layers, nn.BatchNorm2d):
+        if not is_call_of(norm, layers, nn.BatchNorm2d):
             continue
         convolution = norm.args[0]
-        if not (calls(convolution, layers, nn.Conv2d) and alone(graph, convolution)):
+        if not (
+            is_call_of(convolution, layers, nn.Conv2d) and called_and_read_once(graph, convolution)
+        ):
             continue
         fused = fuse_conv_bn_eval(layers[convolution.target], layers[norm.target])
         graph.set_submodule(convolution.target, fused)
@@ -155,18 +163,5 @@ def _end_in_float(graph: fx.GraphModule) -> None:
     layers: Layers = dict(graph.named_modules())
     [output] = [node for node in graph.graph.nodes if node.op == "output"]
     last = output.args[0]
-    if calls(last, layers, nn.Linear) and alone(graph, last):
+    if is_call_of(last, layers, nn.Linear) and called_and_read_once(graph, last):
         graph.set_submodule(last.target, FloatLinear(layers[last.target]))
-
-
-class FloatLinear(nn.Module):
-    """The last layer in float32: logits of 8 bits would tie."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(linear.weight.detach().float(), requires_grad=False)
-        self.bias = None if linear.bias is None else linear.bias.detach().float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        return F.linear(x.float(), self.weight, self.bias)

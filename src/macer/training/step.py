@@ -14,7 +14,7 @@ from macer.errors import Mistake
 from macer.kernels.fuse_training import for_training
 from macer.kernels.launches import CapturedStep, Packed, pack, unpack
 from macer.losses import LOSSES, Batch, find_objective
-from macer.models.inference import resolved
+from macer.models.inference import resolve_precision
 from macer.recipes import TrainRecipe
 from macer.recipes.schedules import attack_share, learning_rate, trade_off
 from macer.runs.model_file import Tensors
@@ -45,7 +45,7 @@ class Trainer:
         self.device = device
         self.ranks = ranks
         self.size = _part_of_batch(recipe, ranks)
-        bf16 = resolved(recipe.precision, device) == "bf16"
+        bf16 = resolve_precision(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
