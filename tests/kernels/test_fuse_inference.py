@@ -5,9 +5,11 @@ import torch
 from interpreted import needs_interpreter
 from torch.nn import functional as F
 
+from macer.kernels.fuse_inference import fused
 from macer.kernels.graph import is_max_pool2x2, is_relu
+from macer.kernels.padding import padded
 from macer.models.build import build_model
-from macer.models.inference import _fused, _padded, for_inference
+from macer.models.inference import for_inference
 
 pytestmark = needs_interpreter
 
@@ -43,7 +45,7 @@ def test_the_prepared_network_is_the_network(name, shape, stems, pairs, pools):
     torch.manual_seed(0)
     model = build_model(name, num_classes=10, shape=shape).eval()
     folded = for_inference(model, shape=shape, precision="fp32", device=CPU)
-    fast = _fused(_padded(folded, shape), shape)
+    fast = fused(padded(folded, shape), shape)
     layers = [layer for layer in fast.modules() if isinstance(layer, ConvolutionReLU)]
     assert sum(layer.stem is not None for layer in layers) == stems
     assert sum(layer.pairs is not None for layer in layers) == pairs

@@ -7,9 +7,9 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from macer.kernels.padding import pad_channels, padded_size
+from macer.kernels.padding import pad_channels, padded, padded_size
 from macer.models.build import build_model
-from macer.models.inference import _padded, for_inference
+from macer.models.inference import for_inference
 
 SHAPE = (1, 12, 12)
 CPU = torch.device("cpu")
@@ -85,7 +85,7 @@ def test_batch_norm_is_folded_before_channels_are_added():
     )  # fmt: skip
     nn.init.uniform_(model[1].bias, -1, 1)
     folded = for_inference(model, shape=SHAPE, precision="fp32", device=CPU)
-    wide = _padded(folded, SHAPE)
+    wide = padded(folded, SHAPE)
     assert sizes(wide) == [(1, 8), (8, 8), (512, 4)]
     images = torch.rand(3, *SHAPE)
     with torch.no_grad():
@@ -99,7 +99,7 @@ def test_a_network_whose_channels_need_no_padding_is_left_alone(name):
         shape=(3, 8, 8), precision="fp32", device=CPU,
     )  # fmt: skip
     assert not pad_channels(model)
-    assert _padded(model, (3, 8, 8)) is model
+    assert padded(model, (3, 8, 8)) is model
 
 
 class Reads(nn.Module):

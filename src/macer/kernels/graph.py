@@ -50,7 +50,7 @@ def made_of_torch(model: nn.Module, images: Tensor) -> bool:
             answer = model(images)
     except Exception:  # whatever the user's code raises
         return False
-    return not watch.left and watch.knows(answer)
+    return not watch.values_left and watch.knows(answer)
 
 
 def tensors_of(model: nn.Module) -> Iterator[Tensor]:
@@ -72,11 +72,11 @@ def _leaves(values: Any) -> Iterator[Any]:
 
 
 class _Watch(TorchFunctionMode):
-    """Sees each call of torch's functions, and notes whether values go other ways."""
+    """Sees each call of torch's functions, and whether values leave torch or come from outside."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__()
-        self.left = False
+        self.values_left = False
         self._known = {id(tensor): tensor for tensor in tensors}  # alive, so that ids stay theirs
 
     def knows(self, values: Any) -> bool:
@@ -89,10 +89,10 @@ class _Watch(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        self.left |= name in WAYS_OUT or not self.knows([args, kwargs])
+        self.values_left |= name in WAYS_OUT or not self.knows([args, kwargs])
         for value in _leaves(result):
             if not isinstance(value, Tensor):
-                self.left |= not isinstance(value, DESCRIPTIONS)
+                self.values_left |= not isinstance(value, DESCRIPTIONS)
             elif name not in WAYS_IN:
                 self._known[id(value)] = value
         return result

@@ -11,6 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.errors import Mistake
 from macer.kernels.agreement import agree, few_images
+from macer.kernels.fuse_inference import fused
 from macer.kernels.graph import (
     Layers,
     called_and_read_once,
@@ -19,6 +20,7 @@ from macer.kernels.graph import (
     made_of_torch,
 )
 from macer.kernels.layers import FloatLinear
+from macer.kernels.padding import padded
 from macer.models.probe import check_calls, check_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -29,11 +31,11 @@ def for_inference(
 ) -> nn.Module:
     """A copy of the model in eval mode that computes the same function faster.
 
-    Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
-    the shortcut added to it and the ReLU and pooling after it become one or two kernels, with
-    channels of zeros where more are faster. A certificate belongs to the copy: rounding makes it
-    another function than the model, if only just. A model that torch.fx cannot take apart, or
-    that is not made of torch's operations alone, stays as it is.
+    Batch-norm after a convolution becomes part of its weights. In bf16 on a GPU a convolution, the
+    shortcut added to it and the ReLU and pooling after it become one or two kernels, and channels
+    of zeros are added where more channels are faster. A certificate belongs to the copy: because of
+    rounding it is not quite the same function as the model. A model stays as it is if torch.fx
+    cannot trace it, or if it uses other operations than torch's.
 
     Args:
         shape: (channels, height, width)
@@ -42,16 +44,16 @@ def for_inference(
     check_model(model)
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
-    fuses = device.type == "cuda" and precision == "bf16"
     prepared = _folded(_copied(model).eval().cpu().float(), shape)
-    if fuses:
-        prepared = _padded(prepared, shape)
+    fuses = device.type == "cuda" and precision == "bf16"
+    if fuses and isinstance(prepared, fx.GraphModule):
+        prepared = padded(prepared, shape)
     prepared.to(device=device, dtype=DTYPES[precision])
     prepared.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precision == "bf16" and isinstance(prepared, fx.GraphModule):
         _end_in_float(prepared)
-    if fuses:
-        prepared = _fused(prepared, shape)
+    if fuses and isinstance(prepared, fx.GraphModule):
+        prepared = fused(prepared, shape)
     return prepared.requires_grad_(False)
 
 
@@ -71,6 +73,7 @@ def _copied(model: nn.Module) -> nn.Module:
 
 
 def _not_to_copy(model: nn.Module) -> Iterator[Any]:
+    """The values that parts of the model hold and that cannot be copied."""
     for part in model.modules():
         others = vars(part).keys() - {"_parameters", "_buffers", "_modules"}
         for value in (vars(part)[name] for name in others):
@@ -92,7 +95,7 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     """The model with batch-norm folded, or itself where that is not the same function."""
-    if has_hooks(model):  # which a trace does not run
+    if has_hooks(model):  # a trace would not run them
         return model
     model, images = _unwrapped(model), few_images(shape, seed=0)
     if not made_of_torch(model, images[:2]):
@@ -106,30 +109,8 @@ def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     return graph if agree(model, graph, shape, tolerance=1e-3) else model
 
 
-def _padded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
-    """The model with channels of zeros, or itself where that is not the same function."""
-    if not isinstance(model, fx.GraphModule):
-        return model
-    from macer.kernels.padding import pad_channels
-
-    graph = copy.deepcopy(model)
-    changed = pad_channels(graph)
-    return graph if changed and agree(model, graph, shape, tolerance=1e-3) else model
-
-
-def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
-    """The model with fewer kernels, or itself where that is not the same function."""
-    if not isinstance(model, fx.GraphModule):
-        return model
-    from macer.kernels.fuse_inference import fuse
-
-    graph = fx.GraphModule(model, copy.deepcopy(model.graph))
-    fuse(graph)
-    return graph if agree(model, graph, shape, tolerance=0.03) else model
-
-
 def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
-    """Leave out x − 0 and x / 1, as a normalisation by means of 0 and deviations of 1 has them."""
+    """Leave out x − 0 and x / 1: a normalisation whose means are 0 and deviations 1 has them."""
     idle = {operator.sub: 0.0, operator.truediv: 1.0}
     for node in list(graph.graph.nodes):
         other: Any = node.args[1] if node.target in idle else None
@@ -141,25 +122,24 @@ def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
 
 
 def _fold(graph: fx.GraphModule) -> None:
+    """Make each batch-norm part of the convolution before it, if nothing else reads that."""
     _drop_idle_arithmetic(graph)
     layers: Layers = dict(graph.named_modules())
     for norm in list(graph.graph.nodes):
         if not is_call_of(norm, layers, nn.BatchNorm2d):
             continue
-        convolution = norm.args[0]
-        if not (
-            is_call_of(convolution, layers, nn.Conv2d) and called_and_read_once(graph, convolution)
-        ):
-            continue
-        fused = fuse_conv_bn_eval(layers[convolution.target], layers[norm.target])
-        graph.set_submodule(convolution.target, fused)
-        norm.replace_all_uses_with(convolution)
-        graph.graph.erase_node(norm)
+        source = norm.args[0]
+        if is_call_of(source, layers, nn.Conv2d) and called_and_read_once(graph, source):
+            folded = fuse_conv_bn_eval(layers[source.target], layers[norm.target])
+            graph.set_submodule(source.target, folded)
+            norm.replace_all_uses_with(source)
+            graph.graph.erase_node(norm)
     graph.recompile()
     graph.delete_all_unused_submodules()
 
 
 def _end_in_float(graph: fx.GraphModule) -> None:
+    """Compute a linear last layer in float32."""
     layers: Layers = dict(graph.named_modules())
     [output] = [node for node in graph.graph.nodes if node.op == "output"]
     last = output.args[0]
