@@ -1297,6 +1297,56 @@ MUTANTS = {
         "kernels/test_interpreter.py::test_every_jit_function_is_run_by_the_tests_of_its_file",
         interpreted=True,
     ),
+    "zeros put before the channels": Mutant(
+        "kernels/padding.py",
+        "(0, 0, 0, padding.more_inputs)",
+        "(0, 0, padding.more_inputs, 0)",
+        "kernels/test_padding.py",
+    ),
+    "a layer of two calls padded": Mutant(
+        "kernels/graph.py",
+        "return others == [node]",
+        "return True",
+        "kernels/test_padding.py",
+    ),
+    "a step replayed in another phase": Mutant(
+        "kernels/launches.py",
+        "self._graph, self._phase = None, phase",
+        "self._phase = phase",
+        "kernels/test_launches.py",
+    ),
+    "a shortcut lost in training": Mutant(
+        "kernels/fuse_training.py",
+        "last, arguments = user, [norm.args[0], others[0]]",
+        "last, arguments = user, [norm.args[0]]",
+        "kernels/test_fuse_training.py",
+    ),
+    "a projection's gradient in another layout": Mutant(
+        "kernels/layers.py",
+        "dy.new_zeros(images, height, width, channels).permute(0, 3, 1, 2)",
+        "dy.new_zeros(images, channels, height, width)",
+        "kernels/test_layers.py",
+    ),
+    "a network without a kernel taken for the same": Mutant(
+        "kernels/agreement.py",
+        "            return False\n    same_shape",
+        "            return True\n    same_shape",
+        "models/test_inference.py",
+    ),
+    "a pooling lost in certification": Mutant(
+        "kernels/fuse_inference.py",
+        "layers[source.target].pool = 2",
+        "layers[source.target].pool = 1",
+        "kernels/test_fuse_inference.py",
+        interpreted=True,
+    ),
+    "a shortcut lost in certification": Mutant(
+        "kernels/layers.py",
+        "self.pairs, self.bias32, shortcut)",
+        "self.pairs, self.bias32, None)",
+        "kernels/test_fuse_inference.py",
+        interpreted=True,
+    ),
 }
 
 
