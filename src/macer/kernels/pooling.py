@@ -40,6 +40,7 @@ def _max_pool_kernel(
     x, y, pixels, height, width,
     RELU: tl.constexpr, CHANNELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """The largest of each window, and of 0 with RELU; rows m are output pixels."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     start, place, keep = _window(m, pixels, height, width, CHANNELS, LANES)
     start += x
