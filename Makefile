@@ -6,6 +6,12 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PINS := .venv-pins
 
+# Triton's wheel, a gigabyte: kept outside the clone, by its version and Python's.
+TRITON_VERSION := 3.9.0
+PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
+TRITON := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/macer/triton-$(TRITON_VERSION)-$(PYTHON_TAG)
+INTERPRETED := TRITON_INTERPRET=1 PYTHONPATH=$(TRITON)
+
 .PHONY: setup demo test lint mutants kernels bench pins oldest clean
 
 # The package and its tools in an environment $(1), at the versions of $(2). hatchling comes first and
@@ -37,10 +43,17 @@ test: lint
 mutants: $(READY)
 	$(BIN)/python tests/support/mutants.py
 
-# The GPU's kernels, interpreted on a CPU. Triton is a gigabyte, so it is fetched for this alone.
-kernels: $(READY)
-	test -d $(VENV)/triton || $(BIN)/pip install --quiet --no-deps --target $(VENV)/triton triton==3.9.0
-	TRITON_INTERPRET=1 PYTHONPATH=$(VENV)/triton $(BIN)/pytest -q -n0 tests/kernels/test_kernels.py
+# The GPU's kernels on a CPU, by Triton's interpreter: the tests, then the bugs seeded into kernels.
+kernels: $(READY) | $(TRITON)
+	$(INTERPRETED) $(BIN)/pytest -q -n0 tests/kernels
+	$(INTERPRETED) $(BIN)/python tests/support/mutants.py
+
+# Installed beside its place and then renamed, so that an interrupted install is not taken for whole.
+$(TRITON): | $(READY)
+	mkdir -p $(@D)
+	set -e; part=$$(mktemp -d $@.XXXXXX); trap 'rm -rf "$$part"' EXIT; trap 'exit 1' INT TERM HUP; \
+	$(BIN)/pip install --quiet --no-deps --target "$$part" triton==$(TRITON_VERSION); \
+	mv -T "$$part" $@ || test -d $@
 
 bench: $(READY)
 	$(BIN)/macer bench

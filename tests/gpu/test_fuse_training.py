@@ -1,4 +1,4 @@
-"""The network that training runs is the model's: on a CPU its wiring, on a GPU its kernels."""
+"""Training's kernels on a GPU in bf16, beside torch's layers; these run where there is a GPU."""
 
 import copy
 from functools import partial
@@ -9,12 +9,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from macer.attacks.noise import sphere_attack
-from macer.kernels.fuse_training import NarrowConv, NormLayer, StemConv, for_training, pool_relu
-from macer.kernels.padding import WideLayer
-from macer.kernels.projection import Projection
+from macer.kernels.fuse_training import for_training
+from macer.kernels.layers import pool_relu
 from macer.models.build import build_model
 
-on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def difference(a, b):
@@ -25,139 +24,6 @@ def last(shape, **like):
     return torch.randn(shape, **like).contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize(
-    ("name", "norms", "narrow", "projections", "stems"),
-    [
-        ("resnet20", 21, 11, 2, 1),
-        ("resnet18", 20, 0, 3, 1),
-        ("resnet110", 111, 71, 2, 1),
-        ("wide14", 14, 0, 1, 0),
-    ],
-)
-def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors(
-    name, norms, narrow, projections, stems
-):
-    model = build_model(name, num_classes=10, shape=(3, 32, 32))
-    network = for_training(model, (3, 32, 32))
-    parts = list(network.modules())
-    assert sum(isinstance(part, NormLayer) for part in parts) == norms
-    assert sum(isinstance(part, NarrowConv) for part in parts) == narrow
-    assert sum(isinstance(part, StemConv) for part in parts) == stems
-    assert sum(isinstance(part, Projection) for part in parts) == projections
-    assert not any(node.target is F.relu for node in network.graph.nodes)
-    assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
-    assert {id(b) for b in network.buffers()} == {id(b) for b in model.buffers()}
-
-
-def test_lenets_channels_get_room_and_its_parameters_stay_its_own():
-    model = build_model("lenet", num_classes=10, shape=(1, 28, 28))
-    network = for_training(model, (1, 28, 28))
-    assert [node.target for node in network.graph.nodes].count(pool_relu) == 2
-    wide = [part for part in network.modules() if isinstance(part, WideLayer)]
-    assert [part(torch.zeros(size)).shape[1] for part, size in zip(wide, SIZES, strict=True)] == [
-        32, 56, 504, 10
-    ]  # fmt: skip
-    assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
-
-
-SIZES = ((1, 1, 28, 28), (1, 32, 12, 12), (1, 896), (1, 504))  # of what LeNet's layers read then
-
-
-@pytest.mark.parametrize(("name", "shape"), [("resnet20", (3, 32, 32)), ("lenet", (1, 28, 28))])
-def test_a_training_step_through_it_is_the_models(name, shape):
-    torch.manual_seed(0)
-    model = build_model(name, num_classes=10, shape=shape).double()
-    twin = copy.deepcopy(model)
-    network = for_training(model, shape).train()
-    assert network is not model
-    images = torch.rand(4, *shape, dtype=torch.float64)
-    network(images).square().sum().backward()
-    twin.train()(images).square().sum().backward()
-    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
-        torch.testing.assert_close(a, b)
-
-
-class Mean(nn.Module):
-    def forward(self, x):
-        return x.mean(dim=(2, 3))
-
-
-class Branching(nn.Module):
-    """Adds the norm to itself, reads it twice, and uses ReLU on another sum."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm, self.mean = nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16), Mean()
-
-    def forward(self, x):
-        y = self.norm(self.conv(x))
-        return self.mean(F.relu(y + y) + y)
-
-
-class Dropping(nn.Module):
-    """What a trace makes of this is only true in training."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.mean = nn.Conv2d(1, 16, 3), Mean()
-
-    def forward(self, x):
-        return self.mean(F.dropout(self.conv(x), 0.5, training=self.training))
-
-
-class Looking(nn.Module):
-    """Cannot be traced."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.mean = nn.Conv2d(1, 16, 3), Mean()
-
-    def forward(self, x):
-        return self.mean(self.conv(x) if x.sum() > 0 else x)
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        nn.Conv2d(3, 24, 3, padding=1, groups=3, bias=False),
-        nn.Conv2d(3, 8, 3, padding=1, padding_mode="reflect", bias=False),
-        nn.Conv2d(3, 8, 3, padding="same", bias=False),
-        nn.Conv2d(3, 8, 3, stride=2, bias=False),
-        nn.Conv2d(3, 8, 3, dilation=2, bias=False),
-        nn.Conv2d(3, 8, (3, 1), bias=False),
-        nn.Conv2d(3, 8, 3),
-        nn.Conv2d(4, 8, 3, bias=False),
-        nn.Conv2d(16, 16, 3, padding=1, groups=2, bias=False),
-        nn.Conv2d(16, 16, 3, padding=1),
-        nn.Conv2d(16, 16, 3, bias=False),
-        nn.Conv2d(16, 32, 1, stride=2, groups=2),
-    ],
-)
-def test_a_convolution_that_no_other_way_computes_stays_torchs(layer):
-    network = for_training(nn.Sequential(layer, Mean()), (layer.in_channels, 8, 8))
-    assert network.get_submodule("0") is layer
-
-
-def test_a_norm_that_others_read_keeps_to_itself():
-    torch.manual_seed(0)
-    model = Branching()
-    network = for_training(model, (1, 8, 8))
-    [layer] = [part for part in network.modules() if isinstance(part, NormLayer)]
-    assert not layer.relu
-    images = torch.randn(3, 1, 8, 8)
-    torch.testing.assert_close(network.eval()(images), model.eval()(images))
-
-
-@pytest.mark.parametrize("kind", [Dropping, Looking])
-def test_a_model_that_a_trace_would_change_is_left_alone_and_in_its_mode(kind):
-    model = kind().train()
-    assert for_training(model, (1, 8, 8)) is model
-    assert model.training and model.conv.training
-
-
-@on_a_gpu
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("with_shortcut", [True, False])
 @pytest.mark.parametrize(
@@ -192,34 +58,6 @@ def test_the_norm_kernels_are_batch_norm(shape, with_shortcut, relu):
         assert difference(a, b) < 6e-3
 
 
-@on_a_gpu
-@pytest.mark.parametrize("relu", [True, False])
-@pytest.mark.parametrize("with_shortcut", [True, False])
-@pytest.mark.parametrize("shape", [(37, 16, 8, 8), (5, 24, 5, 3), (300, 64, 16, 16)])
-def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut, relu):
-    from macer.kernels.batchnorm import FixedNormReLU
-
-    torch.manual_seed(0)
-    like = {"device": "cuda", "dtype": torch.bfloat16}
-    x = (3 * last(shape, **like) + 1).requires_grad_()
-    shortcut = last(shape, **like).requires_grad_() if with_shortcut else None
-    norm = nn.BatchNorm2d(shape[1]).cuda().eval().requires_grad_(False)
-    norm.weight.uniform_(-1, 2)
-    norm.running_mean.normal_()
-    norm.running_var.uniform_(0.1, 3)
-    dy = last(shape, **like)
-    y = FixedNormReLU.apply(x, shortcut, norm, relu)
-    y.backward(dy)
-    inputs = [t.detach().double().requires_grad_() for t in (x, shortcut) if t is not None]
-    expected = copy.deepcopy(norm).double()(inputs[0]) + (inputs[1] if with_shortcut else 0)
-    expected = expected.relu() if relu else expected
-    expected.backward(dy.double())
-    found = [y, x.grad, *([shortcut.grad] if with_shortcut else [])]
-    for a, b in zip(found, (expected, *(t.grad for t in inputs)), strict=True):
-        assert difference(a, b) < 6e-3
-
-
-@on_a_gpu
 @pytest.mark.parametrize("name", ["resnet20", "resnet18"])
 def test_an_attack_goes_where_it_goes_without_our_kernels(name):
     torch.manual_seed(0)
@@ -237,12 +75,11 @@ def test_an_attack_goes_where_it_goes_without_our_kernels(name):
     assert difference(ours, exact) < 1.3 * difference(theirs, exact)
 
 
-@on_a_gpu
 @pytest.mark.parametrize(
     "shape", [(70, 16, 32, 32), (3, 32, 16, 16), (1, 16, 5, 6), (400, 32, 2, 2)]
 )
-def test_the_narrow_kernels_are_the_convolution(shape):
-    from macer.kernels.narrow import NarrowConvolution
+def test_the_3x3_kernels_are_the_convolution(shape):
+    from macer.kernels.conv3x3 import Conv3x3
 
     torch.manual_seed(0)
     x = last(shape, device="cuda", dtype=torch.bfloat16).requires_grad_()
@@ -251,7 +88,7 @@ def test_the_narrow_kernels_are_the_convolution(shape):
         weight = torch.randn(shape[1], shape[1], 3, 3, device="cuda").bfloat16().float()
         weight = weight.contiguous(memory_format=format).requires_grad_()
         x.grad = None
-        y = NarrowConvolution.apply(x, weight)
+        y = Conv3x3.apply(x, weight)
         y.backward(dy)
         inputs = [t.detach().double().requires_grad_() for t in (x, weight)]
         expected = F.conv2d(*inputs, padding=1)
@@ -261,7 +98,6 @@ def test_the_narrow_kernels_are_the_convolution(shape):
             assert difference(a, b) < 6e-3
 
 
-@on_a_gpu
 def test_a_step_on_a_gpu_is_the_plain_one_up_to_bf16():
     torch.manual_seed(0)
     model = build_model("resnet20", num_classes=10, shape=(3, 32, 32))
@@ -282,7 +118,6 @@ def test_a_step_on_a_gpu_is_the_plain_one_up_to_bf16():
         torch.testing.assert_close(a, b, rtol=0.02, atol=0.02)  # counts of batches too
 
 
-@on_a_gpu
 def test_the_norm_kernels_let_nan_through():
     from macer.kernels.batchnorm import NormReLU
 
@@ -293,7 +128,6 @@ def test_the_norm_kernels_let_nan_through():
     assert y[:, 5].isnan().all() and y[:, 4].isfinite().all()
 
 
-@on_a_gpu
 @pytest.mark.parametrize("shape", [(70, 56, 8, 8), (5, 16, 4, 2), (3, 32, 24, 24)])
 def test_the_pooling_kernels_are_pooling_and_relu(shape):
     torch.manual_seed(0)
@@ -308,12 +142,11 @@ def test_the_pooling_kernels_are_pooling_and_relu(shape):
     assert torch.equal(y, expected) and torch.equal(x.grad, twin.grad)
 
 
-@on_a_gpu
 @pytest.mark.parametrize(
     ("channels", "size", "padding", "outputs"), [(3, 3, 1, 64), (1, 5, 0, 16), (2, 4, 1, 8)]
 )
 def test_a_stem_as_a_product_is_the_convolution(channels, size, padding, outputs):
-    from macer.kernels.narrow import stem
+    from macer.kernels.stem import stem
 
     torch.manual_seed(0)
     x = last((50, channels, 9, 11), device="cuda", dtype=torch.bfloat16)
@@ -326,21 +159,3 @@ def test_a_stem_as_a_product_is_the_convolution(channels, size, padding, outputs
     expected = F.conv2d(x.double(), exact, padding=padding)
     expected.backward(dy.double())
     assert difference(y, expected) < 6e-3 and difference(weight.grad, exact.grad) < 6e-3
-
-
-@pytest.mark.parametrize(("size", "stride"), [((6, 4), (2, 2)), ((5, 7), (2, 3)), ((3, 3), (1, 2))])
-def test_a_projection_is_its_convolution_and_its_gradient_is_channels_last(size, stride):
-    torch.manual_seed(0)
-    layer = nn.Conv2d(5, 4, 1, stride=stride).double()
-    x = last((2, 5, *size), dtype=torch.float64)
-    ours, theirs = (x.clone().requires_grad_() for _ in range(2))
-    y, expected = Projection(layer)(ours), layer(theirs)
-    torch.testing.assert_close(y, expected)
-    dy = torch.randn_like(expected)
-    gradients = [
-        torch.autograd.grad(out, [of, layer.weight], dy)
-        for out, of in ((y, ours), (expected, theirs))
-    ]
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b)
-    assert gradients[0][0].is_contiguous(memory_format=torch.channels_last)

@@ -81,8 +81,8 @@ def difference(a, b):
     "shape", [(7, 16, 32, 32), (3, 32, 16, 16), (1, 16, 5, 6), (130, 32, 2, 2)]
 )
 @pytest.mark.parametrize("with_shortcut", [False, True])
-def test_a_convolution_of_pairs_is_the_convolution(shape, with_shortcut):
-    from macer.kernels.convolution import pairs_relu, pairs_weight
+def test_a_3x3_convolution_by_pairs_is_the_convolution(shape, with_shortcut):
+    from macer.kernels.conv3x3 import conv3x3_relu, pair_weights
 
     channels = shape[1]
     like = {"device": "cuda", "dtype": torch.bfloat16}
@@ -90,7 +90,8 @@ def test_a_convolution_of_pairs_is_the_convolution(shape, with_shortcut):
         torch.randn(shape, **like).contiguous(memory_format=torch.channels_last) for _ in range(2)
     )
     weight, bias = torch.randn(channels, channels, 3, 3, **like), torch.randn(channels).cuda()
-    found = pairs_relu(x, pairs_weight(weight), bias, shortcut if with_shortcut else None)
+    matrices = pair_weights(weight, weight.dtype)
+    found = conv3x3_relu(x, matrices, bias, shortcut if with_shortcut else None)
     expected = F.conv2d(x.double(), weight.double(), bias.double(), padding=1)
     expected = (expected + (shortcut.double() if with_shortcut else 0)).relu()
     assert difference(found, expected) < 4e-3
@@ -103,13 +104,13 @@ def test_a_convolution_of_pairs_is_the_convolution(shape, with_shortcut):
      (1, 5, 2, 20, 2, (7, 9)), (1, 5, 1, 5, 1, (5, 6)), (2, 4, 1, 8, 2, (9, 9))],
 )  # fmt: skip
 def test_a_stem_is_the_convolution_and_the_pooling(channels, size, padding, outputs, pool, pixels):
-    from macer.kernels.convolution import stem_relu, stem_weight
+    from macer.kernels.stem import stem_relu, stem_weights
 
     like = {"device": "cuda", "dtype": torch.bfloat16}
     x = torch.randn(5, channels, *pixels, **like).contiguous(memory_format=torch.channels_last)
     weight, bias = torch.randn(outputs, channels, size, size, **like), torch.randn(outputs).cuda()
     settings = {"outputs": outputs, "size": size, "padding": padding, "pool": pool}
-    found = stem_relu(x, *stem_weight(weight, bias), **settings)
+    found = stem_relu(x, *stem_weights(weight, bias), **settings)
     expected = F.conv2d(x.double(), weight.double(), bias.double(), padding=padding)
     expected = F.max_pool2d(expected.relu(), pool)
     assert found.shape == expected.shape and difference(found, expected) < 4e-3
@@ -120,12 +121,12 @@ def test_a_stem_is_the_convolution_and_the_pooling(channels, size, padding, outp
     "shape", [(70, 56, 8, 8), (3, 8, 5, 7), (5, 16, 3, 2), (1, 200, 2, 2), (2, 4104, 2, 2),
               (2, 12, 4, 4)]
 )  # fmt: skip
-def test_halved_is_max_pooling(shape):
-    from macer.kernels.pooling import halved
+def test_our_pooling_is_max_pooling(shape):
+    from macer.kernels.pooling import max_pool2x2
 
     x = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
     x = x.contiguous(memory_format=torch.channels_last)
-    assert torch.equal(halved(x), F.max_pool2d(x, 2))
+    assert torch.equal(max_pool2x2(x), F.max_pool2d(x, 2))
 
 
 def classifier(*after_convolution):
@@ -151,7 +152,7 @@ POOL, RELU = torch.nn.MaxPool2d(2), torch.nn.ReLU()
     ],
 )
 def test_pooling_becomes_part_of_the_convolution_before_it(model, pools):
-    from macer.kernels.fuse_inference import ConvolutionReLU
+    from macer.kernels.layers import ConvolutionReLU
 
     torch.manual_seed(0)
     model = model().eval()

@@ -7,9 +7,9 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from macer.kernels.padding import pad_channels, roomy
+from macer.kernels.padding import pad_channels, padded, padded_size
 from macer.models.build import build_model
-from macer.models.inference import _padded, for_inference
+from macer.models.inference import for_inference
 
 SHAPE = (1, 12, 12)
 CPU = torch.device("cpu")
@@ -85,7 +85,7 @@ def test_batch_norm_is_folded_before_channels_are_added():
     )  # fmt: skip
     nn.init.uniform_(model[1].bias, -1, 1)
     folded = for_inference(model, shape=SHAPE, precision="fp32", device=CPU)
-    wide = _padded(folded, SHAPE)
+    wide = padded(folded, SHAPE)
     assert sizes(wide) == [(1, 8), (8, 8), (512, 4)]
     images = torch.rand(3, *SHAPE)
     with torch.no_grad():
@@ -93,13 +93,13 @@ def test_batch_norm_is_folded_before_channels_are_added():
 
 
 @pytest.mark.parametrize("name", ["resnet20", "resnet18"])
-def test_a_network_of_roomy_layers_is_left_alone(name):
+def test_a_network_whose_channels_need_no_padding_is_left_alone(name):
     model = for_inference(
         build_model(name, num_classes=10, shape=(3, 8, 8)),
         shape=(3, 8, 8), precision="fp32", device=CPU,
     )  # fmt: skip
     assert not pad_channels(model)
-    assert _padded(model, (3, 8, 8)) is model
+    assert padded(model, (3, 8, 8)) is model
 
 
 class Reads(nn.Module):
@@ -150,6 +150,6 @@ def test_channels_that_something_else_reads_stay_as_they_are(network):
     assert sizes(same)[0] == sizes(graph)[0]
 
 
-def test_roomy_numbers_of_channels():
-    found = [roomy(n) for n in (1, 8, 9, 16, 17, 20, 24, 32, 33, 50, 64, 500)]
+def test_numbers_of_channels_are_padded_to_8_16_32_or_a_multiple_of_8():
+    found = [padded_size(n) for n in (1, 8, 9, 16, 17, 20, 24, 32, 33, 50, 64, 500)]
     assert found == [8, 8, 16, 16, 32, 32, 32, 32, 40, 56, 64, 504]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from macer.errors import Mistake
 from macer.kernels.agreement import agree
 from macer.models.build import build_model
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.models.networks import Normalize
 
 CPU = torch.device("cpu")
@@ -179,9 +179,9 @@ def test_a_trace_that_is_another_function_is_not_used():
 
 
 def test_auto_is_the_devices_precision():
-    assert resolved("auto", CPU) == "fp32"
-    assert resolved("auto", torch.device("cuda")) == "bf16"
-    assert resolved("bf16", CPU) == "bf16"
+    assert resolve_precision("auto", CPU) == "fp32"
+    assert resolve_precision("auto", torch.device("cuda")) == "bf16"
+    assert resolve_precision("bf16", CPU) == "bf16"
 
 
 def test_an_unknown_precision_is_refused():

@@ -3,6 +3,9 @@
     python tests/support/mutants.py            all of them
     python tests/support/mutants.py NAME…      some
 
+With TRITON_INTERPRET=1, and Triton on the path, it is about the bugs in the GPU's kernels (`make
+kernels`), without it about all others (`make mutants`).
+
 A bug that no test notices is printed and makes the exit code 1, and so is one with which the tests
 do not end. The first failure is a notice.
 """
@@ -26,7 +29,7 @@ LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
 # Processes that begin with what takes long to import, and with nothing of the package.
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(
-    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest"]
+    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest", "triton.language"]
 )
 
 IMPORTED = ["-W", "ignore:Module already imported"]  # what pytest says of plugins in such a process
@@ -40,6 +43,7 @@ class Mutant(NamedTuple):
     wrong: str
     tests: str  # the files that must notice, or single tests as FILE::NAME
     slow: bool = False  # those of them that are marked as slow, not the others
+    interpreted: bool = False  # by Triton's interpreter, since the bug is in a GPU's kernel
 
 
 MUTANTS = {
@@ -1123,6 +1127,259 @@ MUTANTS = {
         "certification/test_shards.py::test_two_processes_make_the_table_that_one_makes",
         slow=True,
     ),
+    "a norm that takes all channels for the first ones": Mutant(
+        "kernels/batchnorm.py",
+        "columns = tl.program_id(1) * COLUMNS +",
+        "columns =",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm that keeps one of two sums twice": Mutant(
+        "kernels/batchnorm.py",
+        "tl.store(place + channels, tl.sum(second, 0))",
+        "tl.store(place + channels, tl.sum(first, 0))",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm's mean with the rows beyond the last": Mutant(
+        "kernels/batchnorm.py",
+        "        value = tl.where(inside, value, 0.0)\n",
+        "",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm's sums read from half way": Mutant(
+        "kernels/batchnorm.py",
+        "at = partial + p * 2 * channels",
+        "at = partial + p * channels",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a running variance with its bias": Mutant(
+        "kernels/batchnorm.py",
+        "unbiased = variance * (count / (count - 1))",
+        "unbiased = variance",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm's ReLU that makes NaN zero": Mutant(
+        "kernels/batchnorm.py",
+        "        value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+        "        value = tl.maximum(value, 0.0)",
+        "kernels/test_batchnorm.py::test_nan_passes_through_the_norm",
+        interpreted=True,
+    ),
+    "a gradient through a closed ReLU": Mutant(
+        "kernels/batchnorm.py",
+        ".to(tl.float32) > 0, dz, 0.0)\n    elif RELU",
+        ".to(tl.float32) >= 0, dz, 0.0)\n    elif RELU",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm's weight with its bias's gradient": Mutant(
+        "kernels/batchnorm.py",
+        "products += dz * normal",
+        "products += dz",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "gradients of a norm's weight and bias exchanged": Mutant(
+        "kernels/batchnorm.py",
+        "tl.store(dbias + c, total)",
+        "tl.store(dbias + c, products)",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a norm's gradient of one value fewer": Mutant(
+        "kernels/batchnorm.py",
+        "(dz - rest / count)",
+        "(dz - rest / (count - 1))",
+        "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "a 3×3 convolution without its last line but one": Mutant(
+        "kernels/conv3x3.py",
+        "(row < height - 1)",
+        "(row < height - 2)",
+        "kernels/test_conv3x3.py::test_the_kernel_of_certification_is_convolution_shortcut_and_relu",
+        interpreted=True,
+    ),
+    "a 3×3 convolution without its last column": Mutant(
+        "kernels/conv3x3.py",
+        "inside = (at >= 0) & (at < width) & (m < pairs)",
+        "inside = (at >= 0) & (at < width - 1) & (m < pairs)",
+        "kernels/test_conv3x3.py::test_the_kernel_of_certification_is_convolution_shortcut_and_relu",
+        interpreted=True,
+    ),
+    "a 3×3 convolution with its taps transposed": Mutant(
+        "kernels/conv3x3.py",
+        "r * row + s * column",
+        "s * row + r * column",
+        "kernels/test_conv3x3.py::test_the_kernels_of_training_are_the_convolution_and_its_gradients",
+        interpreted=True,
+    ),
+    "a 3×3 weight's gradient without the first line": Mutant(
+        "kernels/conv3x3.py",
+        "(row >= 0) & (row < height))[:, None]",
+        "(row > 0) & (row < height))[:, None]",
+        "kernels/test_conv3x3.py::test_the_kernels_of_training_are_the_convolution_and_its_gradients",
+        interpreted=True,
+    ),
+    "a 3×3 weight's gradient of the last tile alone": Mutant(
+        "kernels/conv3x3.py",
+        "total = tl.dot(tl.trans(a), b, total)",
+        "total = tl.dot(tl.trans(a), b)",
+        "kernels/test_conv3x3.py::test_the_kernels_of_training_are_the_convolution_and_its_gradients",
+        interpreted=True,
+    ),
+    "a stem without its first column": Mutant(
+        "kernels/stem.py",
+        "(j >= 0) & (j < width)\n",
+        "(j > 0) & (j < width)\n",
+        "kernels/test_stem.py::test_the_kernel_of_certification_is_convolution_pooling_and_relu",
+        interpreted=True,
+    ),
+    "a stem's pooling that takes one pixel of a line": Mutant(
+        "kernels/stem.py",
+        "step = (down * width + right) * CHANNELS",
+        "step = down * width * CHANNELS",
+        "kernels/test_stem.py::test_the_kernel_of_certification_is_convolution_pooling_and_relu",
+        interpreted=True,
+    ),
+    "a stem's taps of the first channel": Mutant(
+        "kernels/stem.py",
+        "* CHANNELS + (k % CHANNELS)[None, :]",
+        "* CHANNELS + k[None, :] * 0",
+        "kernels/test_stem.py::test_the_product_of_training_is_the_convolution_and_its_gradient",
+        interpreted=True,
+    ),
+    "a pooling of every column": Mutant(
+        "kernels/pooling.py",
+        "width + column * 2) * CHANNELS",
+        "width + column) * CHANNELS",
+        "kernels/test_pooling.py::test_the_kernel_of_certification_is_pooling",
+        interpreted=True,
+    ),
+    "a pooling that leaves out the fourth pixel": Mutant(
+        "kernels/pooling.py",
+        "tl.maximum(c, d, propagate_nan",
+        "tl.maximum(c, c, propagate_nan",
+        "kernels/test_pooling.py::test_the_kernel_of_certification_is_pooling",
+        interpreted=True,
+    ),
+    "a pooling of one line": Mutant(
+        "kernels/pooling.py",
+        "tl.load(below, mask=keep",
+        "tl.load(start, mask=keep",
+        "kernels/test_pooling.py::test_the_kernel_of_certification_is_pooling",
+        interpreted=True,
+    ),
+    "a pooling's gradient to all of the largest": Mutant(
+        "kernels/pooling.py",
+        "    g = tl.where(a == best, nothing, g)\n",
+        "",
+        "kernels/test_pooling.py::test_the_kernels_of_training_are_pooling_and_relu",
+        interpreted=True,
+    ),
+    "another generator of random bits": Mutant(
+        "kernels/noise.py",
+        "0xBB67AE8584CAA73B",
+        "0xBB67AE8584CAA73C",
+        "kernels/test_noise.py::test_exact_noise_is_bit_for_bit_the_cpus",
+        interpreted=True,
+    ),
+    "random bits begun one counter early": Mutant(
+        "kernels/noise.py",
+        "counter + 1, tl.load(numbers",
+        "counter, tl.load(numbers",
+        "kernels/test_noise.py::test_exact_noise_is_bit_for_bit_the_cpus",
+        interpreted=True,
+    ),
+    "a draw on a threshold counted above it": Mutant(
+        "kernels/noise.py",
+        "- 1) < u\n",
+        "- 1) <= u\n",
+        "kernels/test_noise.py::test_a_draw_on_a_threshold_makes_its_row_undecided",
+        interpreted=True,
+    ),
+    "an undecided draw that nobody is told of": Mutant(
+        "kernels/noise.py",
+        "mask=inside & undecided",
+        "mask=inside & (lane < 0)",
+        "kernels/test_noise.py::test_a_draw_on_a_threshold_makes_its_row_undecided",
+        interpreted=True,
+    ),
+    "an undecided row of another chunk": Mutant(
+        "kernels/noise.py",
+        "    flags += tl.program_id(1) * ROWS\n",
+        "",
+        "kernels/test_noise.py::test_a_draw_on_a_threshold_makes_its_row_undecided",
+        interpreted=True,
+    ),
+    "ordinary noise of half the variance": Mutant(
+        "kernels/noise.py",
+        "tl.sqrt(-2.0 *",
+        "tl.sqrt(-1.0 *",
+        "kernels/test_noise.py::test_ordinary_noise_is_box_mullers_of_the_streams_bits",
+        interpreted=True,
+    ),
+    "a kernel that no test runs": Mutant(
+        "kernels/pooling.py",
+        "@triton.jit\ndef _largest(",
+        "@triton.jit\ndef _unused(a):\n    return a\n\n\n@triton.jit\ndef _largest(",
+        "kernels/test_interpreter.py::test_every_jit_function_is_run_by_the_tests_of_its_file",
+        interpreted=True,
+    ),
+    "zeros put before the channels": Mutant(
+        "kernels/padding.py",
+        "(0, 0, 0, padding.more_inputs)",
+        "(0, 0, padding.more_inputs, 0)",
+        "kernels/test_padding.py",
+    ),
+    "a layer of two calls padded": Mutant(
+        "kernels/graph.py",
+        "return others == [node]",
+        "return True",
+        "kernels/test_padding.py",
+    ),
+    "a step replayed in another phase": Mutant(
+        "kernels/launches.py",
+        "self._graph, self._phase = None, phase",
+        "self._phase = phase",
+        "kernels/test_launches.py",
+    ),
+    "a shortcut lost in training": Mutant(
+        "kernels/fuse_training.py",
+        "last, arguments = user, [norm.args[0], others[0]]",
+        "last, arguments = user, [norm.args[0]]",
+        "kernels/test_fuse_training.py",
+    ),
+    "a projection's gradient in another layout": Mutant(
+        "kernels/layers.py",
+        "dy.new_zeros(images, height, width, channels).permute(0, 3, 1, 2)",
+        "dy.new_zeros(images, channels, height, width)",
+        "kernels/test_layers.py",
+    ),
+    "a network without a kernel taken for the same": Mutant(
+        "kernels/agreement.py",
+        "            return False\n    same_shape",
+        "            return True\n    same_shape",
+        "models/test_inference.py",
+    ),
+    "a pooling lost in certification": Mutant(
+        "kernels/fuse_inference.py",
+        "layers[source.target].pool = 2",
+        "layers[source.target].pool = 1",
+        "kernels/test_fuse_inference.py",
+        interpreted=True,
+    ),
+    "a shortcut lost in certification": Mutant(
+        "kernels/layers.py",
+        "self.pairs, self.bias32, shortcut)",
+        "self.pairs, self.bias32, None)",
+        "kernels/test_fuse_inference.py",
+        interpreted=True,
+    ),
 }
 
 
@@ -1162,7 +1419,8 @@ def _test(mutant: Mutant, source: Path, log: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     os.chdir(ROOT)
-    os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.path.insert(0, str(source))
     marked = ["-m", "slow" if mutant.slow else "not slow"]
     tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
@@ -1178,7 +1436,11 @@ def _test(mutant: Mutant, source: Path, log: Path) -> None:
 def main(names: list[str]) -> int:
     """Try the bugs, two at a time, and say which were noticed."""
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # safe to fork
-    chosen = {name: MUTANTS[name] for name in names or MUTANTS}
+    interprets = os.environ.get("TRITON_INTERPRET") == "1"
+    known = {name: m for name, m in MUTANTS.items() if m.interpreted == interprets}
+    if unknown := set(names) - known.keys():
+        sys.exit(f"no such bug: {', '.join(unknown)}; those in kernels need TRITON_INTERPRET=1")
+    chosen = {name: known[name] for name in names or known}
     found = []
     with ThreadPoolExecutor(2) as pool:
         for name, one in zip(chosen, pool.map(outcome, chosen.values()), strict=True):

@@ -29,7 +29,7 @@ from macer.certification.target import Target, function_of
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.recipes import CertifyRecipe
 from macer.runs.run import Run
 from macer.smoothing.copies import CHUNK
@@ -90,7 +90,7 @@ def certify_data_set(
             folder of its own: FOLDER/bernstein-β.
         part: of the data set, test or train.
     """
-    precision = resolved(recipe.precision, device)
+    precision = resolve_precision(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
     for one in recipes:

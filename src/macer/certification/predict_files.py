@@ -20,7 +20,7 @@ from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
 from macer.data.sets import DATASETS
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.runs.model_file import ModelCard
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
@@ -81,7 +81,7 @@ def predict_files(
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
-    precision = resolved(precision, device)
+    precision = resolve_precision(precision, device)
     model = for_inference(trained.model, shape=card.shape, precision=precision, device=device)
     if target.is_dir():
         _check_certified_function(target, trained, model, precision, row_by_row, device)

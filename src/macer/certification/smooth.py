@@ -10,7 +10,7 @@ from macer.certification.largest_radius import Kind, sample_and_certify, sample_
 from macer.certification.settings import Images, as_images, as_tensor
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import for_inference, resolve_precision
 from macer.models.probe import check_model
 from macer.smoothing.sampling import Sampler
 
@@ -84,7 +84,7 @@ class Smooth:
             self._state = [_copied(value) for value in _state(self.base_classifier)]
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
-        precision = resolved(self.precision, device)
+        precision = resolve_precision(self.precision, device)
         key = (shape, device, precision)
         if key not in self._prepared:
             self._prepared[key] = for_inference(

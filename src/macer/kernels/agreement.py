@@ -1,4 +1,4 @@
-"""Whether two networks are the same function but for rounding, tried on a few images."""
+"""Whether two networks are the same function up to rounding, tried on a few images."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ FEW = 8  # images to try a network on
 
 
 def few_images(shape: Sequence[int], *, seed: int) -> Tensor:
-    """Half of them in [0, 1], half with noise: a network may be another function outside."""
+    """Random images, every second with noise: outside of [0, 1] a network may differ."""
     random = torch.Generator().manual_seed(seed)
     images = torch.rand((FEW, *shape), generator=random)
     images[::2] += torch.randn(images[::2].shape, generator=random)
@@ -17,15 +17,15 @@ def few_images(shape: Sequence[int], *, seed: int) -> Tensor:
 
 
 def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance: float) -> bool:
-    """Whether b runs and nothing but rounding tells it from a: a trace has only one branch."""
+    """Whether b runs and differs from a by rounding only; a trace, for one, has only one branch."""
     like = next(a.parameters(), torch.zeros(()))
-    # Other images than the probe's, which a model may still have notes of.
+    # Other images than the probe's, since a model may remember those.
     images = few_images(shape, seed=1).to(like)
     with torch.inference_mode():
         logits = _logits(a, images)
         try:
             others = _logits(b, images)
-        except RuntimeError:  # a library may have no kernel for a shape
+        except RuntimeError:  # a library may lack a kernel for this shape
             return False
     same_shape = logits.shape == others.shape
     return same_shape and bool((logits - others).norm() <= tolerance * logits.norm())

@@ -3,16 +3,16 @@
     m = mean(x),  v = mean((x − m)²),  x̂ = (x − m) / √(v + ε)             [Ioffe+15, Alg. 1]
     y = ReLU(wx̂ + b + shortcut)
 
-and backwards, with dz = dy where y > 0 and 0 elsewhere, n values a channel:
+and backwards, with dz = dy where y > 0 and 0 elsewhere, n values per channel:
 
     db = Σ dz,  dw = Σ dz·x̂,  dx = w / √(v + ε) · (dz − db/n − x̂·dw/n),  dshortcut = dz
 
-Such layers are bound by memory traffic. Forwards x is read twice and y written once; backwards
-what is needed is read twice and dx written once. Tensors are channels last; sums are float32.
+Such layers are bound by memory traffic. Forwards x is read twice, for the sums and for y, and y is
+written once; backwards x and dy are read twice and dx is written once. Each direction is three
+kernels: sums over the rows of a tile, a row being a pixel; what follows from them, per channel;
+the result. Tensors are channels last; sums are float32.
 
-In eval mode m and v are the running averages, which nothing is differentiated for:
-
-    dx = w / √(v + ε) · dz,  dshortcut = dz
+In eval mode, in which a network is attacked, torch's own layers are run.
 
 [Ioffe+15]  Batch Normalization. ICML 2015.
 """
@@ -26,12 +26,13 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-TILE = 4096  # values a program handles at once
-PROGRAMS = 512  # that share a sum over the rows; their partial sums are added in a fixed order
+TILE = 4096  # values that a program handles at once
+PROGRAMS = 512  # share a sum over the rows; their partial sums are added in a fixed order
 
 
 @triton.jit
 def _rows_and_columns(start, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The rows from start on, and this program's columns, which are channels."""
     rows = start + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     return rows, columns
@@ -39,7 +40,7 @@ def _rows_and_columns(start, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _store_sums(partial, first, second, channels, COLUMNS: tl.constexpr):
-    """Put this program's sums over its rows beside those of the others."""
+    """Store this program's sums over its rows beside those of the other programs."""
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     place = partial + tl.program_id(0) * 2 * channels + c
     tl.store(place, tl.sum(first, 0))
@@ -106,6 +107,7 @@ def _apply_kernel(
     x, shortcut, mean, scale, weight, bias, y, rows, channels,
     SHORTCUT: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
+    """y."""
     r, c = _rows_and_columns(tl.program_id(0) * ROWS, ROWS, COLUMNS)
     inside = (r < rows)[:, None]
     at = r.to(tl.int64)[:, None] * channels + c[None, :]
@@ -124,7 +126,7 @@ def _passed(
     x, y, dy, mean, scale, weight, bias, at, c, inside,
     SHORTCUT: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
-    """x̂ and dz. Without a shortcut the sign of y is that of wx̂ + b, so that y need not be read."""
+    """x̂ and dz. Without a shortcut y has the sign of wx̂ + b, so y need not be read."""
     normal = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - tl.load(mean + c)[None, :]
     dz = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
     if RELU and SHORTCUT:
@@ -160,6 +162,7 @@ def _gradient_sums_kernel(
 def _gradient_moments_kernel(
     partial, dbias, dweight, channels, programs, PROGRAMS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
+    """db and dw."""
     c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total, products = _sums(partial, c, channels, programs, PROGRAMS)
     tl.store(dbias + c, total)
@@ -171,6 +174,7 @@ def _gradient_kernel(
     x, y, dy, mean, scale, weight, bias, dbias, dweight, dx, dshortcut, rows, channels, count,
     SHORTCUT: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
+    """dx and dshortcut."""
     r, c = _rows_and_columns(tl.program_id(0) * ROWS, ROWS, COLUMNS)
     inside = (r < rows)[:, None]
     at = r.to(tl.int64)[:, None] * channels + c[None, :]
@@ -183,49 +187,32 @@ def _gradient_kernel(
     tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def _fixed_gradient_kernel(
-    y, dy, scale, weight, dx, dshortcut, rows, channels,
-    SHORTCUT: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    r, c = _rows_and_columns(tl.program_id(0) * ROWS, ROWS, COLUMNS)
-    inside = (r < rows)[:, None]
-    at = r.to(tl.int64)[:, None] * channels + c[None, :]
-    dz = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
-    if RELU:
-        dz = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) > 0, dz, 0.0)
-    if SHORTCUT:
-        tl.store(dshortcut + at, dz.to(dshortcut.dtype.element_ty), mask=inside)
-    slope = tl.load(scale + c) * tl.load(weight + c)
-    tl.store(dx + at, (slope[None, :] * dz).to(dx.dtype.element_ty), mask=inside)
-
-
 class _Shape:
     """How a tensor of channels-last images is cut into tiles."""
 
     def __init__(self, x: Tensor) -> None:
         self.channels = x.shape[1]
         self.rows = x.numel() // self.channels
-        self.columns = min(64, self.channels & -self.channels)  # a power of 2 that divides them
-        self.tile = TILE // self.columns
+        self.columns = min(64, self.channels & -self.channels)  # a power of 2 that divides it
+        self.rows_per_tile = TILE // self.columns
         self.across = self.channels // self.columns
-        tiles = triton.cdiv(self.rows, self.tile)
+        tiles = triton.cdiv(self.rows, self.rows_per_tile)
         self.steps = triton.cdiv(tiles, max(1, PROGRAMS // self.across))
         self.programs = triton.cdiv(tiles, self.steps)
-        self.tiles = {"ROWS": self.tile, "COLUMNS": self.columns}
+        self.constants = {"ROWS": self.rows_per_tile, "COLUMNS": self.columns}
 
     @property
-    def each(self) -> tuple[int, int]:
-        """A grid of one program a tile."""
-        return triton.cdiv(self.rows, self.tile), self.across
+    def one_per_tile(self) -> tuple[int, int]:
+        """A grid with a program for each tile."""
+        return triton.cdiv(self.rows, self.rows_per_tile), self.across
 
     @property
-    def sums(self) -> tuple[int, int]:
-        """A grid of programs that add up several tiles each."""
+    def several_tiles(self) -> tuple[int, int]:
+        """A grid with a program for several tiles, which it adds up."""
         return self.programs, self.across
 
     def partial(self, x: Tensor) -> Tensor:
-        """Room for the programs' sums."""
+        """Memory for the programs' sums."""
         return x.new_empty((self.programs, 2, self.channels), dtype=torch.float32)
 
 
@@ -255,8 +242,14 @@ class NormReLU(torch.autograd.Function):
         shape, y = _Shape(x), torch.empty_like(x)
         partial = shape.partial(x)
         mean, scale = (torch.empty_like(weight) for _ in range(2))
-        _statistics_kernel[shape.sums](
-            x, norm.running_mean, partial, shape.rows, shape.channels, shape.steps, **shape.tiles
+        _statistics_kernel[shape.several_tiles](
+            x,
+            norm.running_mean,
+            partial,
+            shape.rows,
+            shape.channels,
+            shape.steps,
+            **shape.constants,
         )
         columns = min(16, shape.columns)
         _moments_kernel[(shape.channels // columns,)](
@@ -265,9 +258,9 @@ class NormReLU(torch.autograd.Function):
             PROGRAMS=triton.next_power_of_2(shape.programs), COLUMNS=columns,
         )  # fmt: skip
         options = {"SHORTCUT": shortcut is not None, "RELU": relu}
-        _apply_kernel[shape.each](
+        _apply_kernel[shape.one_per_tile](
             x, x if shortcut is None else shortcut, mean, scale, weight, bias, y,
-            shape.rows, shape.channels, **options, **shape.tiles,
+            shape.rows, shape.channels, **options, **shape.constants,
         )  # fmt: skip
         ctx.save_for_backward(x, y if shortcut is not None else x, mean, scale, weight, bias)
         ctx.shape, ctx.options = shape, options
@@ -279,9 +272,9 @@ class NormReLU(torch.autograd.Function):
         x, y, mean, scale, weight, bias = ctx.saved_tensors
         dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
         shape, options, partial = ctx.shape, ctx.options, ctx.shape.partial(x)
-        _gradient_sums_kernel[shape.sums](
+        _gradient_sums_kernel[shape.several_tiles](
             x, y, dy, mean, scale, weight, bias, partial,
-            shape.rows, shape.channels, shape.steps, **options, **shape.tiles,
+            shape.rows, shape.channels, shape.steps, **options, **shape.constants,
         )  # fmt: skip
         dbias, dweight = torch.empty_like(bias), torch.empty_like(weight)
         columns = min(16, shape.columns)
@@ -291,43 +284,8 @@ class NormReLU(torch.autograd.Function):
         )  # fmt: skip
         dx = torch.empty_like(x)
         dshortcut = torch.empty_like(x) if options["SHORTCUT"] else dx
-        _gradient_kernel[shape.each](
+        _gradient_kernel[shape.one_per_tile](
             x, y, dy, mean, scale, weight, bias, dbias, dweight, dx, dshortcut,
-            shape.rows, shape.channels, float(shape.rows), **options, **shape.tiles,
+            shape.rows, shape.channels, float(shape.rows), **options, **shape.constants,
         )  # fmt: skip
         return dx, dshortcut if options["SHORTCUT"] else None, dweight, dbias, None, None
-
-
-class FixedNormReLU(torch.autograd.Function):
-    """ReLU(batch-norm(x) + shortcut) in eval mode; only activations get gradients."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, shortcut: Tensor | None, norm: nn.BatchNorm2d, relu: bool
-    ) -> Tensor:
-        """Arguments: images channels last; a norm whose weight and bias want no gradient."""
-        assert norm.running_mean is not None and norm.running_var is not None
-        x, shortcut = _channels_last(x, shortcut)
-        shape, y = _Shape(x), torch.empty_like(x)
-        scale = (norm.running_var + norm.eps).rsqrt()
-        options = {"SHORTCUT": shortcut is not None, "RELU": relu}
-        _apply_kernel[shape.each](
-            x, x if shortcut is None else shortcut, norm.running_mean, scale, norm.weight,
-            norm.bias, y, shape.rows, shape.channels, **options, **shape.tiles,
-        )  # fmt: skip
-        ctx.save_for_backward(y, scale, norm.weight)
-        ctx.shape, ctx.options = shape, options
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
-        """Gradients in the order of forward's arguments."""
-        y, scale, weight = ctx.saved_tensors
-        dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
-        shape, options, dx = ctx.shape, ctx.options, torch.empty_like(y)
-        dshortcut = torch.empty_like(y) if options["SHORTCUT"] else dx
-        _fixed_gradient_kernel[shape.each](
-            y, dy, scale, weight, dx, dshortcut, shape.rows, shape.channels,
-            **options, **shape.tiles,
-        )  # fmt: skip
-        return dx, dshortcut if options["SHORTCUT"] else None, None, None

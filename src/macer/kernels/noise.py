@@ -1,7 +1,12 @@
 """Noisy copies on a GPU: one kernel writes image plus noise in the network's type and layout.
 
-The random bits are those of NumPy's Philox-4×64 generator, so that a stream has the same name and
-the same bits on every device. Exact noise is then the same integers as on a CPU.
+The random bits are those of NumPy's Philox-4×64 generator, so that a stream has the same bits on
+every device. Exact noise is therefore the same integers as on a CPU.
+
+A chunk is a number of copies of one image with the noise of one stream. A grid's second axis is the
+chunks, its first one the counters of a stream; each counter gives four draws, one per value.
+
+[Salmon+11]  Parallel random numbers: as easy as 1, 2, 3. SC 2011.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -14,8 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BITS = 62  # of a draw that are compared with thresholds
-BLOCK = 256  # Philox counters a program handles, four draws each
+BITS = 62  # bits of a draw that are compared with thresholds
+BLOCK = 256  # counters of Philox that a program handles, four draws each
 
 
 @triton.jit
@@ -40,7 +45,7 @@ def _philox(counter, chunk, image, key0, key1):
 
 @triton.jit
 def _chunk_draws(slots, numbers, images, key0, key1, row_size, chunk_size, BLOCK: tl.constexpr):
-    """This program's draws, where they begin, and where its chunk's image and copies do."""
+    """This program's draws and counters, and the offsets of its chunk's image and copies."""
     place = tl.program_id(1)
     counter = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     draws = _philox(
@@ -55,10 +60,11 @@ def _exact_lane(
     raw, lane, positions, inside, pixels, out, flags, thresholds, floats, row_size,
     COUNT: tl.constexpr, STEPS: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
+    """Pixel + D for the first, second, … draw of each counter; flags rows with an undecided D."""
     u = (raw >> SHIFT).to(tl.int64)
     rank = tl.zeros_like(lane)
     step = 1 << (STEPS - 1)
-    for _ in tl.static_range(STEPS):  # thresholds below U, by bisection
+    for _ in tl.static_range(STEPS):  # the number of thresholds below U, by bisection
         trial = rank + step
         valid = trial <= COUNT
         below = tl.load(thresholds + tl.minimum(trial, COUNT) - 1) < u
@@ -116,10 +122,10 @@ def _gaussian_kernel(
 
 
 class Table(NamedTuple):
-    """What exact noise is looked up in; see smoothing/exact_noise.py."""
+    """The tables of exact noise, which smoothing/exact_noise.py makes."""
 
-    thresholds: np.ndarray  # ascending, int64
-    floats: np.ndarray  # what the network sees, float32
+    thresholds: np.ndarray  # int64, ascending
+    floats: np.ndarray  # float32: what the network sees, by pixel + number of thresholds below U
 
 
 class GpuNoise:
@@ -129,7 +135,7 @@ class GpuNoise:
         self, pixels: Tensor, seed: int, purpose: int, table: Table | None, *, rows: int
     ) -> None:
         self.pixels = pixels  # (images, height, width, channels): uint8 if exact, else float32
-        self.rows = rows  # of a chunk
+        self.rows = rows  # copies per chunk
         device = pixels.device
         self.key = torch.tensor([seed, purpose], dtype=torch.int64, device=device)
         self.table = table
@@ -137,18 +143,18 @@ class GpuNoise:
             self.thresholds = torch.from_numpy(table.thresholds).to(device)
             self.floats = torch.from_numpy(table.floats).to(device)
 
-    def fill(self, out: Tensor, where: Tensor, sigma: float) -> Tensor:
-        """Fill the first chunks of `out` (rows, height, width, channels); flag undecided rows.
+    def fill(self, out: Tensor, chunks: Tensor, sigma: float) -> Tensor:
+        """Fill the first chunks of `out` (rows, height, width, channels); 1 for undecided rows.
 
         Args:
-            where: (3, chunks) int64: position of the image, number of the chunk, image's number.
+            chunks: (3, chunks) int64: position of the image, number of the chunk, image's number.
         """
-        chunks, rows = where.shape[1], self.rows
+        rows = self.rows
         row_size = out[0].numel()
         chunk_size = rows * row_size
         flags = torch.zeros(len(out), dtype=torch.int32, device=out.device)
-        grid = (triton.cdiv(chunk_size, 4 * BLOCK), chunks)
-        slots, numbers, images = where
+        grid = (triton.cdiv(chunk_size, 4 * BLOCK), chunks.shape[1])
+        slots, numbers, images = chunks
         if self.table is None:
             _gaussian_kernel[grid](
                 self.pixels, slots, numbers, images, out, self.key, self.key[1:],

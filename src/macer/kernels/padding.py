@@ -1,5 +1,6 @@
-"""Channels in numbers that suit tensor cores: zeros are added where they would stand idle."""
+"""Numbers of channels that suit tensor cores: channels of zeros are added to the others."""
 
+import copy
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from macer.kernels.graph import Layers, called_once, calls
+from macer.kernels.agreement import agree
+from macer.kernels.graph import Layers, called_once, is_call_of
 
 ELEMENTWISE = (nn.ReLU, nn.Identity, nn.Dropout, nn.Dropout2d)
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 
-# The names of a layer's numbers of inputs and outputs.
+# Where a layer keeps its numbers of inputs and outputs.
 SIZES = {
     nn.Conv2d: ("in_channels", "out_channels"),
     nn.Linear: ("in_features", "out_features"),
@@ -23,80 +25,88 @@ SIZES = {
 
 
 @dataclass
-class Room:
+class Padding:
     """What is added to a layer."""
 
-    channels: int = 0  # of its input, each with as many pixels as the others
-    inputs: int = 0  # more of those
-    outputs: int = 0  # more outputs
+    inputs_per_channel: int = 0  # weights that read one channel: a tap each, or a pixel each
+    more_inputs: int = 0  # channels added to those that it reads
+    more_outputs: int = 0  # channels added to those that it writes
+
+
+def padded(graph: fx.GraphModule, shape: tuple[int, int, int]) -> fx.GraphModule:
+    """A copy of the network with channels of zeros; itself where that is another function."""
+    copied = copy.deepcopy(graph)
+    changed = pad_channels(copied)
+    return copied if changed and agree(graph, copied, shape, tolerance=1e-3) else graph
 
 
 def pad_channels(graph: fx.GraphModule) -> bool:
-    """Give layers roomy numbers of outputs, and those that read them as many inputs.
+    """Pad the outputs of layers, and the inputs of the layers that read them.
 
-    Nothing reads the added outputs but through weights of 0, so the function stays the same.
-    Returns whether any layer changed.
+    The added outputs are read through weights of 0 only, so the function stays the same. Returns
+    whether any layer changed.
     """
     layers: Layers = dict(graph.named_modules())
-    rooms = room_for(graph)
-    for name, room in rooms.items():
+    paddings = find_paddings(graph)
+    for name, padding in paddings.items():
         layer = layers[name]
-        weight, bias = widened(layer.weight.detach(), layer.bias, room)
+        weight, bias = padded_parameters(layer.weight.detach(), layer.bias, padding)
         layer.weight = nn.Parameter(weight)
         layer.bias = None if bias is None else nn.Parameter(bias.detach())
         for size, field in zip(weight.shape, reversed(SIZES[type(layer)]), strict=False):
             setattr(layer, field, size)
-    return bool(rooms)
+    return bool(paddings)
 
 
-def room_for(graph: fx.GraphModule) -> dict[str, Room]:
-    """The room to add to layers, by their names.
+def find_paddings(graph: fx.GraphModule) -> dict[str, Padding]:
+    """What to add to which layers, by their names.
 
-    A layer whose outputs are read by anything else than known layers stays as it is.
+    A layer stays as it is if anything but a convolution or a linear layer reads its outputs.
     """
     layers: Layers = dict(graph.named_modules())
-    rooms: defaultdict[str, Room] = defaultdict(Room)
+    paddings: defaultdict[str, Padding] = defaultdict(Padding)
     node: Any
     for node in graph.graph.nodes:
         kind = next((kind for kind in SIZES if _is_plain(graph, layers, node, kind)), None)
         if kind is None:
             continue
         outputs = len(layers[node.target].weight)
-        more = roomy(outputs) - outputs
+        more = padded_size(outputs) - outputs
         readers = [*_readers(layers, node, flat=kind is nn.Linear)] if more else []
         if readers and all(_is_plain(graph, layers, *reader) for reader in readers):
-            rooms[node.target].outputs = more
+            paddings[node.target].more_outputs = more
             for reader, _ in readers:
-                room = rooms[str(reader.target)]
-                room.channels, room.inputs = outputs, more
-    return dict(rooms)
+                name = str(reader.target)
+                paddings[name].inputs_per_channel = layers[name].weight[0].numel() // outputs
+                paddings[name].more_inputs = more
+    return dict(paddings)
 
 
-def roomy(channels: int) -> int:
-    """8, 16, 32 or a multiple of 8 that holds so many channels.
+def padded_size(channels: int) -> int:
+    """The number of channels to pad to: 8, 16, 32 or a multiple of 8.
 
-    Tensor cores take 8 at a time. On an H200 cuDNN needs 1.45 ms for a 5×5 convolution with 24
-    inputs, and .79 with 32.
+    Tensor cores take 8 at a time. 24 are padded to 32: on an H200 cuDNN needs 1.45 ms for a 5×5
+    convolution with 24 inputs, and .79 with 32.
     """
     return next((size for size in (8, 16, 32) if size >= channels), math.ceil(channels / 8) * 8)
 
 
 def _is_plain(graph: fx.GraphModule, layers: Layers, node: Any, kind: type[nn.Module]) -> bool:
-    """Whether the node is the only call of a layer whose weights are all there is to it."""
-    if not (calls(node, layers, kind) and called_once(graph, node)):
+    """Whether the node is the only call of such a layer, and nothing but its weights counts."""
+    if not (is_call_of(node, layers, kind) and called_once(graph, node)):
         return False
     layer = layers[node.target]
-    hooks = layer._forward_pre_hooks or layer._forward_hooks  # a weight-norm, say
+    hooks = layer._forward_pre_hooks or layer._forward_hooks  # such as weight-norm's
     return not hooks and getattr(layer, "groups", 1) == 1
 
 
 def _readers(
     layers: Layers, node: fx.Node, *, flat: bool
 ) -> Iterator[tuple[fx.Node, type[nn.Module]]]:
-    """What reads the node's channels, and the kind of layer that it should be.
+    """The nodes that read this one's channels, each with the type of layer that it must call.
 
     Args:
-        flat: whether the channels are the last dimension, alone or with the pixels of each.
+        flat: whether the channels are the last dimension, alone or with their pixels.
     """
     for user in node.users:
         if _keeps_channels(layers, user, flat=flat):
@@ -108,14 +118,15 @@ def _readers(
 
 
 def _keeps_channels(layers: Layers, node: fx.Node, *, flat: bool) -> bool:
+    """Whether the node computes each channel from that channel alone."""
     functions = (F.relu, torch.relu) if flat else (F.relu, torch.relu, F.max_pool2d)
     kinds = ELEMENTWISE if flat else ELEMENTWISE + POOLS
-    return node.target in functions or any(calls(node, layers, kind) for kind in kinds)
+    return node.target in functions or any(is_call_of(node, layers, kind) for kind in kinds)
 
 
 def _flattens(layers: Layers, node: Any) -> bool:
     """Whether the node joins all dimensions but the first."""
-    if calls(node, layers, nn.Flatten):
+    if is_call_of(node, layers, nn.Flatten):
         layer = layers[node.target]
         return bool(layer.start_dim == 1 and layer.end_dim == -1)
     if node.target is torch.flatten or (node.op == "call_method" and node.target == "flatten"):
@@ -123,29 +134,16 @@ def _flattens(layers: Layers, node: Any) -> bool:
     return False
 
 
-def widened(weight: Tensor, bias: Tensor | None, room: Room) -> tuple[Tensor, Tensor | None]:
+def padded_parameters(
+    weight: Tensor, bias: Tensor | None, padding: Padding
+) -> tuple[Tensor, Tensor | None]:
     """A layer's weight and bias with zeros for what is added."""
-    if room.inputs:
-        by_channel = weight.reshape(len(weight), room.channels, -1)
-        wide = F.pad(by_channel, (0, 0, 0, room.inputs))
-        weight = wide.reshape(len(weight), -1, *weight.shape[2:])
-    if room.outputs:
-        weight = F.pad(weight, (0, 0) * (weight.dim() - 1) + (0, room.outputs))
-        bias = None if bias is None else F.pad(bias, (0, room.outputs))
+    if padding.more_inputs:
+        # A linear layer reads all pixels of a channel, then those of the next.
+        by_channel = weight.reshape(len(weight), -1, padding.inputs_per_channel)
+        padded = F.pad(by_channel, (0, 0, 0, padding.more_inputs))
+        weight = padded.reshape(len(weight), -1, *weight.shape[2:])
+    if padding.more_outputs:
+        weight = F.pad(weight, (0, 0) * (weight.dim() - 1) + (0, padding.more_outputs))
+        bias = None if bias is None else F.pad(bias, (0, padding.more_outputs))
     return weight, bias
-
-
-class WideLayer(nn.Module):
-    """A layer in training, whose own weight is given room anew in every pass."""
-
-    def __init__(self, layer: nn.Conv2d | nn.Linear, room: Room) -> None:
-        super().__init__()
-        self.layer, self.room = layer, room
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Activations, with more channels."""
-        weight, bias = widened(self.layer.weight, self.layer.bias, self.room)
-        if isinstance(self.layer, nn.Linear):
-            return F.linear(x, weight, bias)
-        y: Tensor = self.layer._conv_forward(x, weight, bias)
-        return y

@@ -10,36 +10,39 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-TILE = 2048  # activations that a program writes: two loads of 16 bytes a thread from each pixel
+TILE = 2048  # activations that a program writes: per thread, two loads of 16 bytes of each pixel
 
 
 @triton.jit
-def _four(
+def _window(
     m, pixels, height, width, CHANNELS: tl.constexpr, LANES: tl.constexpr
 ):  # fmt: skip
-    """Where the upper left of four pixels is, where what becomes of them, and whether it exists."""
+    """For output pixels m: offsets of the window's upper left input, of the output, and a mask."""
     n = tl.arange(0, LANES)
     line, column = m // (width // 2), m % (width // 2)
     line = line // (height // 2) * height + line % (height // 2) * 2
     start = ((line.to(tl.int64) * width + column * 2) * CHANNELS)[:, None] + n[None, :]
     place = m.to(tl.int64)[:, None] * CHANNELS + n[None, :]
+    # A power of 2 of lanes may be more than there are channels.
     return start, place, (m < pixels)[:, None] & (n < CHANNELS)[None, :]
 
 
 @triton.jit
 def _largest(a, b, c, d):
+    """The largest of four; NaN if one of them is."""
     level = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
     under = tl.maximum(c, d, propagate_nan=tl.PropagateNan.ALL)
     return tl.maximum(level, under, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def _halved_kernel(
+def _max_pool_kernel(
     x, y, pixels, height, width,
     RELU: tl.constexpr, CHANNELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """The largest of each window, and of 0 with RELU; rows m are output pixels."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    start, place, keep = _four(m, pixels, height, width, CHANNELS, LANES)
+    start, place, keep = _window(m, pixels, height, width, CHANNELS, LANES)
     start += x
     below = start + width * CHANNELS
     a = tl.load(start, mask=keep, other=0.0)
@@ -53,13 +56,13 @@ def _halved_kernel(
 
 
 @triton.jit
-def _gradient_kernel(
+def _max_pool_gradient_kernel(
     x, dy, dx, pixels, height, width,
     CHANNELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dy goes to the first of the largest of the four, if that is > 0."""
+    """dy goes to the first of the four that is the largest, if it is > 0: the ReLU's gradient."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    start, place, keep = _four(m, pixels, height, width, CHANNELS, LANES)
+    start, place, keep = _window(m, pixels, height, width, CHANNELS, LANES)
     step = width * CHANNELS
     a = tl.load(x + start, mask=keep, other=0.0)
     b = tl.load(x + start + CHANNELS, mask=keep, other=0.0)
@@ -79,7 +82,7 @@ def _gradient_kernel(
 
 
 def _launch(kernel: Any, x: Tensor, *others: Tensor, **options: bool) -> None:
-    """Run a kernel over the pixels of half the height and width."""
+    """Run a kernel with one row of a tile for each output pixel."""
     images, channels, height, width = x.shape
     pixels = images * (height // 2) * (width // 2)
     lanes = triton.next_power_of_2(channels)
@@ -90,7 +93,8 @@ def _launch(kernel: Any, x: Tensor, *others: Tensor, **options: bool) -> None:
     )  # fmt: skip
 
 
-def _half_as_large(x: Tensor) -> Tensor:
+def _empty_output(x: Tensor) -> Tensor:
+    """Memory for images of half the height and width, channels last."""
     images, channels, height, width = x.shape
     return torch.empty(
         (images, channels, height // 2, width // 2),
@@ -98,20 +102,22 @@ def _half_as_large(x: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-def halved(x: Tensor) -> Tensor:
-    """max_pool2d(x, 2); torch's where channels are no multiple of 8, as loads of 16 bytes need.
+def max_pool2x2(x: Tensor) -> Tensor:
+    """max_pool2d(x, 2), by torch where the channels are no multiple of 8.
+
+    Our kernel loads 16 bytes at once, 8 channels in bf16.
 
     Args:
         x: (images, channels, height, width), channels last
     """
     if x.shape[1] % 8:
         return F.max_pool2d(x, 2)
-    y = _half_as_large(x)
-    _launch(_halved_kernel, x.contiguous(memory_format=torch.channels_last), y, RELU=False)
+    y = _empty_output(x)
+    _launch(_max_pool_kernel, x.contiguous(memory_format=torch.channels_last), y, RELU=False)
     return y
 
 
-class HalvedReLU(torch.autograd.Function):
+class MaxPool2x2ReLU(torch.autograd.Function):
     """ReLU(max_pool2d(x, 2)) in training, for images of even height and width, channels last."""
 
     @staticmethod
@@ -119,8 +125,8 @@ class HalvedReLU(torch.autograd.Function):
         """Argument: (images, channels, height, width), the channels a multiple of 8."""
         x = x.contiguous(memory_format=torch.channels_last)
         ctx.save_for_backward(x)
-        y = _half_as_large(x)
-        _launch(_halved_kernel, x, y, RELU=True)
+        y = _empty_output(x)
+        _launch(_max_pool_kernel, x, y, RELU=True)
         return y
 
     @staticmethod
@@ -129,5 +135,5 @@ class HalvedReLU(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
         dy = grad_outputs[0].to(x.dtype).contiguous(memory_format=torch.channels_last)
-        _launch(_gradient_kernel, x, dy, dx)
+        _launch(_max_pool_gradient_kernel, x, dy, dx)
         return dx

@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.nn import functional as F
+from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.errors import Mistake
 from macer.kernels.agreement import agree, few_images
-from macer.kernels.graph import Layers, alone, calls, has_hooks, made_of_torch
+from macer.kernels.fuse_inference import fused
+from macer.kernels.graph import (
+    Layers,
+    called_and_read_once,
+    has_hooks,
+    is_call_of,
+    made_of_torch,
+)
+from macer.kernels.layers import FloatLinear
+from macer.kernels.padding import padded
 from macer.models.probe import check_calls, check_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -23,11 +31,11 @@ def for_inference(
 ) -> nn.Module:
     """A copy of the model in eval mode that computes the same function faster.
 
-    Batch-norm after a convolution becomes part of its weights; in bf16 on a GPU a convolution,
-    the shortcut added to it and the ReLU and pooling after it become one or two kernels, with
-    channels of zeros where more are faster. A certificate belongs to the copy: rounding makes it
-    another function than the model, if only just. A model that torch.fx cannot take apart, or
-    that is not made of torch's operations alone, stays as it is.
+    Batch-norm after a convolution becomes part of its weights. In bf16 on a GPU a convolution, the
+    shortcut added to it and the ReLU and pooling after it become one or two kernels, and channels
+    of zeros are added where more channels are faster. A certificate belongs to the copy: because of
+    rounding it is not quite the same function as the model. A model stays as it is if torch.fx
+    cannot trace it, or if it uses other operations than torch's.
 
     Args:
         shape: (channels, height, width)
@@ -36,20 +44,20 @@ def for_inference(
     check_model(model)
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
-    fuses = device.type == "cuda" and precision == "bf16"
     prepared = _folded(_copied(model).eval().cpu().float(), shape)
-    if fuses:
-        prepared = _padded(prepared, shape)
+    fuses = device.type == "cuda" and precision == "bf16"
+    if fuses and isinstance(prepared, fx.GraphModule):
+        prepared = padded(prepared, shape)
     prepared.to(device=device, dtype=DTYPES[precision])
     prepared.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precision == "bf16" and isinstance(prepared, fx.GraphModule):
         _end_in_float(prepared)
-    if fuses:
-        prepared = _fused(prepared, shape)
+    if fuses and isinstance(prepared, fx.GraphModule):
+        prepared = fused(prepared, shape)
     return prepared.requires_grad_(False)
 
 
-def resolved(precision: str, device: torch.device) -> str:
+def resolve_precision(precision: str, device: torch.device) -> str:
     """The precision that "auto" means on a device."""
     if precision != "auto":
         return precision
@@ -65,6 +73,7 @@ def _copied(model: nn.Module) -> nn.Module:
 
 
 def _not_to_copy(model: nn.Module) -> Iterator[Any]:
+    """The values that parts of the model hold and that cannot be copied."""
     for part in model.modules():
         others = vars(part).keys() - {"_parameters", "_buffers", "_modules"}
         for value in (vars(part)[name] for name in others):
@@ -86,7 +95,7 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     """The model with batch-norm folded, or itself where that is not the same function."""
-    if has_hooks(model):  # which a trace does not run
+    if has_hooks(model):  # a trace would not run them
         return model
     model, images = _unwrapped(model), few_images(shape, seed=0)
     if not made_of_torch(model, images[:2]):
@@ -100,30 +109,8 @@ def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
     return graph if agree(model, graph, shape, tolerance=1e-3) else model
 
 
-def _padded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
-    """The model with channels of zeros, or itself where that is not the same function."""
-    if not isinstance(model, fx.GraphModule):
-        return model
-    from macer.kernels.padding import pad_channels
-
-    graph = copy.deepcopy(model)
-    changed = pad_channels(graph)
-    return graph if changed and agree(model, graph, shape, tolerance=1e-3) else model
-
-
-def _fused(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
-    """The model with fewer kernels, or itself where that is not the same function."""
-    if not isinstance(model, fx.GraphModule):
-        return model
-    from macer.kernels.fuse_inference import fuse
-
-    graph = fx.GraphModule(model, copy.deepcopy(model.graph))
-    fuse(graph)
-    return graph if agree(model, graph, shape, tolerance=0.03) else model
-
-
 def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
-    """Leave out x − 0 and x / 1, as a normalisation by means of 0 and deviations of 1 has them."""
+    """Leave out x − 0 and x / 1: a normalisation whose means are 0 and deviations 1 has them."""
     idle = {operator.sub: 0.0, operator.truediv: 1.0}
     for node in list(graph.graph.nodes):
         other: Any = node.args[1] if node.target in idle else None
@@ -135,38 +122,26 @@ def _drop_idle_arithmetic(graph: fx.GraphModule) -> None:
 
 
 def _fold(graph: fx.GraphModule) -> None:
+    """Make each batch-norm part of the convolution before it, if nothing else reads that."""
     _drop_idle_arithmetic(graph)
     layers: Layers = dict(graph.named_modules())
     for norm in list(graph.graph.nodes):
-        if not calls(norm, layers, nn.BatchNorm2d):
+        if not is_call_of(norm, layers, nn.BatchNorm2d):
             continue
-        convolution = norm.args[0]
-        if not (calls(convolution, layers, nn.Conv2d) and alone(graph, convolution)):
-            continue
-        fused = fuse_conv_bn_eval(layers[convolution.target], layers[norm.target])
-        graph.set_submodule(convolution.target, fused)
-        norm.replace_all_uses_with(convolution)
-        graph.graph.erase_node(norm)
+        source = norm.args[0]
+        if is_call_of(source, layers, nn.Conv2d) and called_and_read_once(graph, source):
+            folded = fuse_conv_bn_eval(layers[source.target], layers[norm.target])
+            graph.set_submodule(source.target, folded)
+            norm.replace_all_uses_with(source)
+            graph.graph.erase_node(norm)
     graph.recompile()
     graph.delete_all_unused_submodules()
 
 
 def _end_in_float(graph: fx.GraphModule) -> None:
+    """Compute a linear last layer in float32."""
     layers: Layers = dict(graph.named_modules())
     [output] = [node for node in graph.graph.nodes if node.op == "output"]
     last = output.args[0]
-    if calls(last, layers, nn.Linear) and alone(graph, last):
+    if is_call_of(last, layers, nn.Linear) and called_and_read_once(graph, last):
         graph.set_submodule(last.target, FloatLinear(layers[last.target]))
-
-
-class FloatLinear(nn.Module):
-    """The last layer in float32: logits of 8 bits would tie."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(linear.weight.detach().float(), requires_grad=False)
-        self.bias = None if linear.bias is None else linear.bias.detach().float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        return F.linear(x.float(), self.weight, self.bias)

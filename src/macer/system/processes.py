@@ -58,7 +58,7 @@ class Ranks:
             return
         from torch import distributed
 
-        from macer.kernels.packing import pack, unpack
+        from macer.kernels.launches import pack, unpack
 
         packed = pack(tensors)
         for values in packed.values():

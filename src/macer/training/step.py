@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.kernels.capture import CapturedStep
 from macer.kernels.fuse_training import for_training
-from macer.kernels.packing import Packed, pack, unpack
+from macer.kernels.launches import CapturedStep, Packed, pack, unpack
 from macer.losses import LOSSES, Batch, completed, find_objective, one_per_image
-from macer.models.inference import resolved
+from macer.models.inference import resolve_precision
 from macer.recipes import TrainRecipe
 from macer.recipes.schedules import learning_rate, trade_off
 from macer.runs.model_file import Tensors
@@ -47,7 +46,7 @@ class Trainer:
         self.device = device
         self.ranks = ranks
         self.size = _part_of_batch(recipe, ranks)
-        bf16 = resolved(recipe.precision, device) == "bf16"
+        bf16 = resolve_precision(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
