@@ -77,7 +77,7 @@ def journal(tmp_path, target):
             bound=bound,
             beta=beta,
         )
-        header = HEADER | {"sigma": SIGMA, "n": 2000, "bound": bound, "beta": beta}
+        header = replace(HEADER, sigma=SIGMA, n=2000, bound=bound, beta=beta)
         path = tmp_path / "certificates.journal"
         with open_journal(path, header) as writer:
             writer.append(Record(i, 1, change(c), 0.0) for i, c in enumerate(certificates))
@@ -346,7 +346,7 @@ def test_what_judges_is_asked_about_the_images_attacked(journal, target, monkeyp
 
     monkeypatch.setattr(falsification, "sample_under_noise", spy)
     contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
-    contents = replace(contents, header=contents.header | {"exact": exact})
+    contents = replace(contents, header=replace(contents.header, exact=exact))
     attacked(contents, target, scale=1e-9, restarts=1, seed=7, n=1234)
     [(images, n, seed, sigma, indices)] = asked
     assert (n, seed, sigma, indices) == (1234, 7, SIGMA, [1, 2, 3])

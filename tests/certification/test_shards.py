@@ -12,8 +12,8 @@ from examples import bytes_of
 from processes import torchrun
 
 from macer.certification.data_set import certify_data_set
-from macer.certification.journal import Contents, merge_journals
-from macer.certification.shards import certify_together, gather
+from macer.certification.journal import Contents
+from macer.certification.shards import certify_together, gather, merge_journals
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
@@ -177,7 +177,7 @@ def test_what_the_folder_has_of_an_image_stays(here, monkeypatch):
     assert certify("run", "--stop", "2") == 0
     assert certify("run/.parts/0", "--stop", "2") == 0
     before = Path("run/certificates.tsv").read_bytes()
-    monkeypatch.setattr("macer.certification.journal._claim", lambda record: object())
+    monkeypatch.setattr("macer.certification.shards._claim", lambda record: object())
     with pytest.raises(Mistake, match="must have the certificate it has in"):
         merge_journals([Path("run/.parts/0")], Path("run"))
     gather(Path("run"))

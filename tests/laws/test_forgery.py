@@ -28,8 +28,9 @@ from macer.audit.verify import (
     recompute,
     resample,
 )
-from macer.certification.journal import Contents, _line, read_journal, write_table
+from macer.certification.journal import Contents, _line, read_journal
 from macer.certification.largest_radius import conclude
+from macer.certification.table import write_table
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load

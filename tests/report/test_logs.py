@@ -293,7 +293,8 @@ def test_a_selection_of_nothing_is_refused() -> None:
 def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
     from journals import HEADER, record_of
 
-    from macer.certification.journal import open_journal, write_table
+    from macer.certification.journal import open_journal
+    from macer.certification.table import write_table
 
     run = tmp_path / "run"
     with open_journal(run / "certificates.journal", HEADER, range(8)) as journal:

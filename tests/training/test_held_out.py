@@ -83,8 +83,8 @@ def test_their_certificates_are_told_from_those_of_test_images(
     assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
     assert main(["certify", "run", "--stop", "30", *CERTIFY]) == 0
     assert "split" not in (test / "certificates.tsv").read_text()
-    assert "split" not in read_journal(test / "certificates.journal").header
-    assert read_journal(held_out / "certificates.journal").header["split"] == "train"
+    assert "split" not in read_journal(test / "certificates.journal").header.to_json()
+    assert read_journal(held_out / "certificates.journal").header.split == "train"
     capsys.readouterr()
 
     table = (held_out / "certificates.tsv").read_text().splitlines()

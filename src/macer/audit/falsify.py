@@ -27,8 +27,9 @@ from torch import Tensor
 
 from macer.attacks.images import pgd
 from macer.certification.certificate import ABSTAIN
-from macer.certification.journal import Contents, Record
+from macer.certification.journal import Contents
 from macer.certification.largest_radius import as_images, is_soft
+from macer.certification.record import Record
 from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
@@ -131,10 +132,10 @@ def falsify(
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield a judged trial for each."""
     header = contents.header
-    soft = is_soft(header["bound"])
+    soft = is_soft(header.bound)
     # A certificate belongs to the copy that was certified: it judges, its original is attacked.
     certified = for_inference(
-        target.model, shape=target.shape, precision=header["precision"], device=device
+        target.model, shape=target.shape, precision=header.precision, device=device
     )
     target.model.to(device)
     target.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -147,14 +148,14 @@ def falsify(
             found = attack(target, pixels, block, search, restart)
             tally = sample_under_noise(
                 certified,
-                as_images(found, exact=header["exact"]),
+                as_images(found, exact=header.exact),
                 search.n,
                 sigma=target.sigma,
                 seed=search.seed,
                 purpose=Purpose.JUDGEMENT,
                 indices=[record.idx + restart * _RESTARTS_APART for record in block],
-                betas=(header["beta"],) if soft else (),
-                row_by_row=header.get("row_by_row", False),
+                betas=(header.beta,) if soft else (),
+                row_by_row=header.row_by_row,
             )
             totals = tally.first[:, 0] if soft else tally.votes
             moved = _norm(found.double() - pixels.double()).flatten() / 255
@@ -297,7 +298,7 @@ def findings(trials: Sequence[Trial], contents: Contents) -> Findings:
         flipped_beyond=len(flips - inside),
         violated=len({trial.idx for trial in trials if trial.violated}),
         closest=min(trials, key=lambda trial: trial.p_a_upper - trial.demanded),
-        alpha=contents.header["alpha"],
+        alpha=contents.header.alpha,
         looked_at=sum(idx <= images[-1] for idx in contents.records),
     )
 
@@ -334,7 +335,7 @@ def check(trials: Sequence[Trial], contents: Contents) -> None:
         )
     false, images = (len({trial.idx for trial in some}) for some in (falsified, trials))
     raise AuditFailed(
-        f"{false} of {images} certificates false, α is {contents.header['alpha']:g} for each; "
+        f"{false} of {images} certificates false, α is {contents.header.alpha:g} for each; "
         f"image {first.idx}, at distance {first.distance:.4f} of radius {first.radius:.4f}: "
         f"{reason}"
     )

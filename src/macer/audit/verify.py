@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,17 @@ from macer.certification.authority import other_function
 from macer.certification.certificate import Certificate
 from macer.certification.data_set import certify_by_recipes
 from macer.certification.fixed_radius import conclude_at
-from macer.certification.header import Header, entry
-from macer.certification.journal import JOURNAL, Contents, Record, read_journal, table_lines
+from macer.certification.header import Header
+from macer.certification.journal import Contents, read_journal
 from macer.certification.largest_radius import conclude
+from macer.certification.record import Record
 from macer.certification.scope import describe, images_of
+from macer.certification.table import table_lines
 from macer.certification.target import Target, function_of
 from macer.data.sets import Split, fingerprint, pixels_sha256
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
-from macer.recipes import CertifyRecipe
+from macer.runs.names import JOURNAL
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import SOFT_UNIT, Tally
 from macer.smoothing.sequential import looks
@@ -64,8 +66,8 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     if contents.scope is not None and (others := sorted(set(contents.records) - asked)):
         raise AuditFailed(f"image {others[0]}: the journal was not asked for it")
     count = max(len(asked), len(contents.records))
-    if entry(header, "family") is not None and count > header["family"]:
-        raise AuditFailed(f"{count} images share the level of {header['family']}")
+    if header.family is not None and count > header.family:
+        raise AuditFailed(f"{count} images share the level of {header.family}")
     if partial:
         return
     if contents.scope is None:
@@ -86,28 +88,28 @@ def recompute(contents: Contents) -> int:
         evidence = record.certificate
         if evidence.drawn not in _sample_sizes(contents.header):
             raise AuditFailed(
-                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header['n']}"
+                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header.n}"
             )
         _check_counts(record, contents.header)
-        if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):
+        if not _follows(evidence, _concluded(contents, record), contents.header.sigma):
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
     return len(contents.records)
 
 
 def _sample_sizes(header: Header) -> list[int]:
     """How many samples may lie behind a certificate; none where only a score was wanted."""
-    sizes = [header["n"]] if header["radius"] is None else looks(header["n"])
-    return [*sizes, 0] if header["score"] else sizes
+    sizes = [header.n] if header.radius is None else looks(header.n)
+    return [*sizes, 0] if header.score else sizes
 
 
 def _check_counts(record: Record, header: Header) -> None:
     """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
     evidence, is_soft = record.certificate, bool(record.certificate.squares)
-    if is_soft != (header["bound"] != "clopper-pearson"):
-        raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
+    if is_soft != (header.bound != "clopper-pearson"):
+        raise AuditFailed(f"image {record.idx}: its counts are not those of {header.bound}")
     unit = int(1 / SOFT_UNIT) if is_soft else 1
     for what, counts, drawn in (
-        ("selection", evidence.selection, header["n0"]),
+        ("selection", evidence.selection, header.n0),
         ("estimation", evidence.estimation, evidence.drawn),
     ):
         if sum(counts) > drawn * unit:
@@ -117,7 +119,7 @@ def _check_counts(record: Record, header: Header) -> None:
         # Of numbers in [0, 1]: (Σz)² ≤ n Σz² and Σz² ≤ Σz.
         if second > first * unit or first * first > second * evidence.drawn:
             raise AuditFailed(f"image {record.idx}: no outputs have these sums of squares")
-    if header["score"] and (evidence.drawn > 0) != (evidence.selected == record.label):
+    if header.score and (evidence.drawn > 0) != (evidence.selected == record.label):
         raise AuditFailed(
             f"image {record.idx}: {evidence.drawn} samples, though a score estimates right classes "
             "and no others"
@@ -144,17 +146,27 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     )
     squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
     drawn = torch.tensor([evidence.drawn])
-    level = {name: header[name] for name in ("sigma", "n", "alpha", "exact")}
-    if header["radius"] is not None:
-        radius = header["radius"]
-        [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
+    if header.radius is not None:
+        [certificate] = conclude_at(
+            selection,
+            estimation,
+            drawn,
+            radius=header.radius,
+            sigma=header.sigma,
+            n=header.n,
+            alpha=header.alpha,
+            exact=header.exact,
+        )
         return certificate
     [certificate] = conclude(
         Tally(selection, selection, selection),
         Tally(estimation, estimation, squares),
-        bound=header["bound"],
+        bound=header.bound,
         drawn=drawn,
-        **level,
+        sigma=header.sigma,
+        n=header.n,
+        alpha=header.alpha,
+        exact=header.exact,
     )
     return certificate
 
@@ -162,17 +174,16 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
 def check_sources(contents: Contents, target: Target, split: Split, device: torch.device) -> None:
     """The model and the data must be those that the certificates were made with."""
     header = contents.header
-    if header["data_sha256"] != (found := fingerprint(split)):
+    if header.data_sha256 != (found := fingerprint(split)):
         raise AuditFailed(
-            f"data_sha256 is {found[:16]}…, the journal names {header['data_sha256'][:16]}…"
+            f"data_sha256 is {found[:16]}…, the journal names {header.data_sha256[:16]}…"
         )
-    if header["sigma"] != target.sigma:
-        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header['sigma']:g}")
+    if header.sigma != target.sigma:
+        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header.sigma:g}")
     model = for_inference(
-        target.model, shape=target.shape, precision=header["precision"], device=device
+        target.model, shape=target.shape, precision=header.precision, device=device
     )
-    row_by_row = entry(header, "row_by_row")
-    found_function = function_of(target, model, row_by_row=row_by_row, device=device)
+    found_function = function_of(target, model, row_by_row=header.row_by_row, device=device)
     if other := other_function(header, found_function):
         raise AuditFailed(other)
     for record in contents.records.values():
@@ -225,7 +236,7 @@ def elsewhere(header: Header, device: torch.device) -> str | None:
         "chunk": CHUNK,
     }
     for name, found in here.items():
-        made = entry(header, name) if name == "cpu" else header[name]
+        made = getattr(header, name)
         if made is None and found is not None:
             return f"the journal does not say which {name} they were drawn on"
         if made != found:
@@ -242,10 +253,7 @@ def resample(
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    header = contents.header  # an older one may lack settings that had only one value then
-    recipe = CertifyRecipe(
-        **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
-    )
+    header, recipe = contents.header, contents.header.recipe
     model = for_inference(
         target.model, shape=target.shape, precision=recipe.precision, device=device
     )
@@ -254,12 +262,12 @@ def resample(
             model,
             torch.from_numpy(np.asarray(split.images[[idx]])).to(device),
             [recipe],
-            sigma=contents.header["sigma"],
-            batch_size=contents.header["rows"],
+            sigma=header.sigma,
+            batch_size=header.rows,
             indices=[idx],
             labels=split.labels[[idx]].tolist(),
         )
-        if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):
+        if not _follows(contents.records[idx].certificate, certificate, header.sigma):
             raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
         yield idx
 

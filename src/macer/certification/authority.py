@@ -83,15 +83,15 @@ def with_code(architecture: str) -> str:
 
 def other_function(header: Header, found: Function) -> str | None:
     """Why a model is not the one that a journal's certificates are of; None if it is."""
-    if header["weights_sha256"] != found.weights_sha256:
+    if header.weights_sha256 != found.weights_sha256:
         return (
             f"weights_sha256 is {found.weights_sha256[:16]}…, the journal names "
-            f"{header['weights_sha256'][:16]}…"
+            f"{header.weights_sha256[:16]}…"
         )
-    if header["model"] != found.architecture:
-        return f"the model is {found.architecture}, the journal names {header['model']}"
-    if "outputs" in header and not outputs_agree(
-        header["outputs"], found.outputs, header["precision"]
+    if header.model != found.architecture:
+        return f"the model is {found.architecture}, the journal names {header.model}"
+    if header.outputs is not None and not outputs_agree(
+        header.outputs, found.outputs, header.precision
     ):
         return (
             "the network computes something else than when it was certified: its outputs on the "

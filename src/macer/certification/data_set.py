@@ -14,21 +14,17 @@ from torch import Tensor, nn
 from macer import __version__
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import certify_at
-from macer.certification.header import Header
-from macer.certification.journal import (
-    HELD_OUT,
-    JOURNAL,
-    Contents,
-    Record,
-    open_journal,
-    write_table,
-)
+from macer.certification.header import Header, Outputs
+from macer.certification.journal import Contents, open_journal
 from macer.certification.largest_radius import Kind, certify_kinds, check_settings
+from macer.certification.record import Record
+from macer.certification.table import write_table
 from macer.certification.target import Target, function_of
 from macer.data.sets import Split, fingerprint, pixels_sha256
 from macer.errors import Mistake
 from macer.models.inference import for_inference, resolved
 from macer.recipes import CertifyRecipe
+from macer.runs.names import HELD_OUT, JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, network_rows
@@ -96,20 +92,18 @@ def certify_data_set(
     check_place(folder, target.weights_sha256, part)
     model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     rows = network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row)
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-    header = {
-        **_header(target, split, dataset, part=part, rows=rows, device=device),
-        "family": family,
-        "outputs": function_of(target, model, row_by_row=recipe.row_by_row, device=device).outputs,
-    }
+    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
+    outputs = function_of(target, model, row_by_row=recipe.row_by_row, device=device).outputs
+    headers = _headers(
+        target, split, dataset, recipes,
+        part=part, rows=rows, device=device, family=family, outputs=outputs,
+    )  # fmt: skip
     with ExitStack() as stack:
         journals = [
             stack.enter_context(
-                open_journal(
-                    where / JOURNAL, header | asdict(one), indices if asked is None else asked
-                )
+                open_journal(where / JOURNAL, header, indices if asked is None else asked)
             )
-            for one, where in zip(recipes, folders, strict=True)
+            for header, where in zip(headers, folders, strict=True)
         ]
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
@@ -144,7 +138,7 @@ def certify_data_set(
                         )
         finally:
             for journal, where in zip(journals, folders, strict=True):
-                write_table(journal.contents, where / "certificates.tsv")
+                write_table(journal.contents, where / TABLE)
     return journals[0].contents
 
 
@@ -220,13 +214,14 @@ class AtRadius(NamedTuple):
 
 def at_radius(contents: Contents) -> AtRadius:
     """What a journal of one radius says."""
+    assert contents.header.radius is not None
     records = list(contents.records.values())
     return AtRadius(
-        radius=contents.header["radius"],
+        radius=contents.header.radius,
         images=len(records),
         robust=sum(r.certificate.label != ABSTAIN for r in records),
         correct=sum(r.certificate.label == r.label for r in records),
-        n=contents.header["n"],
+        n=contents.header.n,
         samples=sum(r.certificate.drawn for r in records) / max(len(records), 1),
     )
 
@@ -239,31 +234,37 @@ def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[Certify
     return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
 
 
-def _header(
+def _headers(
     target: Target,
     split: Split,
     dataset: str,
+    recipes: Sequence[CertifyRecipe],
     *,
     part: str,
     rows: int,
     device: torch.device,
-) -> Header:
-    """All that a certificate depends on, but its recipe."""
-    return {
+    family: int | None,
+    outputs: Outputs,
+) -> list[Header]:
+    """All that certificates depend on, for each recipe."""
+    entries: dict[str, Any] = {
         "macer": __version__,
         "torch": torch.__version__,
         "model": target.architecture,
         "weights_sha256": target.weights_sha256,
         "dataset": dataset,
         "data_sha256": fingerprint(split),
-        **({} if part == "test" else {"split": part}),
+        "split": part,
         "sigma": target.sigma,
         "chunk": CHUNK,
         "rows": rows,
         "device": device.type,
         "cpu": instruction_set(device),
         "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
+        "family": family,
+        "outputs": outputs,
     }
+    return [Header(**entries, **asdict(recipe)) for recipe in recipes]
 
 
 def _check(

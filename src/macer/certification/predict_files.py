@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from macer.certification.authority import other_function
 from macer.certification.certificate import ABSTAIN
 from macer.certification.fixed_radius import certify_at
-from macer.certification.header import entry
-from macer.certification.journal import JOURNAL, read_journal, rounded_down
+from macer.certification.journal import read_journal
 from macer.certification.largest_radius import certify, check_settings
+from macer.certification.table import rounded_down
 from macer.certification.target import Target, function_of, trained_target
 from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
@@ -22,6 +22,7 @@ from macer.data.sets import DATASETS
 from macer.errors import Mistake
 from macer.models.inference import for_inference, resolved
 from macer.runs.model_file import ModelCard
+from macer.runs.names import JOURNAL
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
 
@@ -134,12 +135,12 @@ def _check_authority(
     if not journal.exists():
         return
     header = read_journal(journal).header
-    if header["precision"] != precision:
+    if header.precision != precision:
         raise Mistake(
-            f"precision must be {header['precision']}, that of the certificates in {run}, "
-            f"got {precision}; add --precision {header['precision']}"
+            f"precision must be {header.precision}, that of the certificates in {run}, "
+            f"got {precision}; add --precision {header.precision}"
         )
-    if (certified := entry(header, "row_by_row")) != row_by_row:
+    if (certified := header.row_by_row) != row_by_row:
         flag = "--row-by-row" if certified else "--no-row-by-row"
         raise Mistake(
             f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "

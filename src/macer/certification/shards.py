@@ -3,10 +3,16 @@
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from macer.certification.journal import JOURNAL, PARTS, Contents, merge_journals, read_journal
+from macer.certification.header import difference
+from macer.certification.journal import Contents, Records, open_journal, read_journal
+from macer.certification.record import Record
+from macer.certification.scope import images_of
+from macer.certification.table import write_table
 from macer.errors import Mistake
+from macer.runs.names import JOURNAL, PARTS, TABLE, soft_folder
 from macer.system.files import locked
 from macer.system.processes import ALONE, Ranks
 
@@ -62,5 +68,51 @@ def gather(folder: Path) -> None:
 
 def _certified(folder: Path, soft_betas: Sequence[float]) -> set[int]:
     """The images that all of the folder's journals have."""
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
     return set.intersection(*(set(read_journal(where / JOURNAL).records) for where in folders))
+
+
+def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:
+    """Put the certificates of several folders into one journal; all headers must be the same.
+
+    So machines or processes that certify some images each make the table that one would make.
+    Nothing is written unless all of them agree. The result's damaged lines are the parts'.
+
+    Args:
+        known_wins: keep what the result has of an image, even if a part says otherwise, as one
+            that was certified again on a GPU may.
+    """
+    parts = [read_journal(folder / JOURNAL) for folder in folders]
+    header = parts[0].header
+    for folder, part in zip(folders, parts, strict=True):
+        if differs := difference(header, part.header):
+            name, first, other = differs
+            raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
+    scopes = [part.scope for part in parts if part.scope is not None]
+    with open_journal(out / JOURNAL, header) as journal:
+        known = journal.contents.records
+        theirs = [part.records for part in parts]
+        _check_agreement(theirs if known_wins else [known, *theirs])
+        if len(scopes) == len(parts):  # else the result does not say what was asked for either
+            journal.state({i for scope in scopes for i in images_of(scope)})
+        for part in parts:
+            journal.append(record for idx, record in part.records.items() if idx not in known)
+        write_table(journal.contents, out / TABLE)
+    return replace(journal.contents, dropped=sum(part.dropped for part in parts))
+
+
+def _check_agreement(sources: Sequence[Records]) -> None:
+    """An image that several journals have must have the same certificate in all of them."""
+    first: dict[int, Records] = {}
+    for records in sources:
+        for idx in records:
+            known = first.setdefault(idx, records)
+            if known is not records and _claim(known[idx]) != _claim(records[idx]):
+                raise Mistake(
+                    f"image {idx} of {records.path.parent} must have the certificate it has in "
+                    f"{known.path.parent}, got another one"
+                )
+
+
+def _claim(record: Record) -> tuple[object, ...]:
+    return record.certificate, record.label, record.pixels

@@ -11,6 +11,7 @@ from macer.cli.parameters import Code, Data, Device, Normalise, Weights, chosen_
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
+from macer.runs.names import TABLE
 from macer.runs.zoo import certificates_folder, in_zoo
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def verify(
     verification.check_complete(contents, expected, partial=partial)
     print_line(verification.scope_line(contents))
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
-    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
-    outputs = "its outputs, " if "outputs" in contents.header else ""  # older journals lack them
+    verification.check_table(contents, certificates_folder(run) / TABLE)
+    outputs = "" if contents.header.outputs is None else "its outputs, "  # older journals lack them
     print_line(f"model, {outputs}data, labels and table are those of the journal")
     resampled = _draw_again(contents, found, split, resample, device_)
     return {
@@ -191,12 +192,12 @@ def _sources(
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(certificates_folder(run))
-    name = contents.header["dataset"]
-    target = model.target or _own_model(run, contents.header["weights_sha256"])
-    split = load(name, contents.header.get("split", "test"), data)
+    name = contents.header.dataset
+    target = model.target or _own_model(run, contents.header.weights_sha256)
+    split = load(name, contents.header.split, data)
     found = find_target(
         target,
-        sigma=contents.header["sigma"],
+        sigma=contents.header.sigma,
         split=split,
         classes=classes_of(name, data),
         weights=model.weights,

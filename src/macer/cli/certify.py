@@ -22,6 +22,7 @@ from macer.cli.parameters import (
 from macer.cli.printing import Result, print_line, print_report
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
+from macer.runs.names import HELD_OUT, JOURNAL, soft_folder
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
@@ -74,7 +75,6 @@ def certify(
         Noisy images the network sees at once.
     """
     from macer.certification.data_set import certify_data_set, chosen_images
-    from macer.certification.journal import HELD_OUT
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target
     from macer.data.sets import classes_of, load
@@ -108,7 +108,7 @@ def certify(
         contents = certify_together(
             certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
         )
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
+    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
     result = _told(contents, folders)
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
@@ -126,7 +126,7 @@ def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
         "report": None,
         "at_radius": None,
     }
-    if contents.header["radius"] is None:
+    if contents.header.radius is None:
         return result | {"report": print_report([read_log(folder) for folder in folders])}
     found = at_radius(contents)
     print_line(found.line())
@@ -168,13 +168,14 @@ def merge(*parts: Path, out: Path) -> Result:
         Folder for all of them; a new one, or one to add to.
     """
     from macer.certification.data_set import check_place
-    from macer.certification.journal import JOURNAL, merge_journals, read_journal
+    from macer.certification.journal import read_journal
+    from macer.certification.shards import merge_journals
     from macer.system.progress import note
 
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
     header = read_journal(parts[0] / JOURNAL).header
-    check_place(out, header["weights_sha256"], header.get("split", "test"))
+    check_place(out, header.weights_sha256, header.split)
     contents = merge_journals(parts, out)
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")

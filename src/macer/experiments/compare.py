@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from macer.certification.data_set import certify_data_set, chosen_images
-from macer.certification.journal import HELD_OUT
 from macer.certification.largest_radius import check_settings
 from macer.certification.target import find_target
 from macer.data.sets import Split, classes_of, load
@@ -18,6 +17,7 @@ from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
 from macer.report.tables import images_of, setting, thousands, with_error
+from macer.runs.names import HELD_OUT
 from macer.runs.run import Run, load_model
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out

@@ -12,16 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.certification.journal import (
-    HELD_OUT,
-    JOURNAL,
-    PARTS,
-    Contents,
-    read_journal,
-    table_lines,
-)
+from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
+from macer.certification.table import table_lines
 from macer.errors import Mistake
+from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
 from macer.system.files import opened
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
@@ -188,7 +183,7 @@ def _ordinal(number: int) -> str:
 
 
 def _log_file(path: Path) -> Path:
-    file = path / "certificates.tsv" if path.is_dir() else path
+    file = path / TABLE if path.is_dir() else path
     if not file.is_file() and path.is_dir():
         what_to_do = _elsewhere(path) or "; certify the run first"
         raise Mistake(f"no certificates in {path}: expected {file}{what_to_do}")
@@ -199,7 +194,7 @@ def _log_file(path: Path) -> Path:
 
 def _name(file: Path) -> str:
     """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
-    if file.name == "certificates.tsv":
+    if file.name == TABLE:
         folder = file.resolve().parent
         run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""
         return f"{run}{folder.name}"

@@ -1,12 +1,4 @@
-"""A run is a folder: what was asked for, how far it got, and what came of it.
-
-manifest.json            recipe, seed, versions, device, SHA-256 of data and weights, commit
-checkpoints/             the newest two generations
-model.safetensors        final weights; its metadata rebuild the model
-metrics.jsonl            one line an epoch
-certificates.journal     one checksummed record a certified image
-certificates.tsv         the same as a table, derived
-"""
+"""A run is a folder: what was asked for, how far it got, and what came of it; see `names`."""
 
 import hashlib
 import json
@@ -29,6 +21,7 @@ from macer import __version__
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
+from macer.runs.names import CHECKPOINTS, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
 from macer.system.commit import commit
@@ -50,8 +43,8 @@ LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs 
 LARGEST_CHECKPOINT = 1 << 36  # bytes, of what training itself has written
 MOST_EPOCHS = 1 << 20
 LOOK = ("validation_accuracy", "validation_radius")
-# What a manifest's entries are, as far as others are read from them.
-MANIFEST = {
+# The types of a manifest's entries, as far as others are read from them.
+_ENTRIES = {
     "recipe": dict,
     "data_sha256": str,
     "weights_sha256": str,
@@ -69,22 +62,22 @@ class Run:
     @property
     def manifest(self) -> Path:
         """What was asked for and what came of it."""
-        return self.folder / "manifest.json"
+        return self.folder / MANIFEST
 
     @property
     def model(self) -> Path:
         """Final weights."""
-        return self.folder / "model.safetensors"
+        return self.folder / MODEL
 
     @property
     def metrics(self) -> Path:
         """One line an epoch."""
-        return self.folder / "metrics.jsonl"
+        return self.folder / METRICS
 
     @property
     def checkpoints(self) -> Path:
         """The newest generations of the training's state."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, or a Mistake that says what is wrong with it."""
@@ -93,7 +86,7 @@ class Run:
         text = read_text(self.manifest, limit=LARGEST_TEXT)
         try:
             manifest: dict[str, Any] = json.loads(text)
-            for name, kind in MANIFEST.items():
+            for name, kind in _ENTRIES.items():
                 if not isinstance(manifest.get(name, kind()), kind | NoneType):
                     raise TypeError(f"{name} must be of type {kind.__name__}")
             manifest["recipe"], manifest["data_sha256"]
@@ -211,7 +204,7 @@ def _made_with() -> dict[str, Any]:
 def _is_new(folder: Path) -> bool:
     """Whether nothing is there but what a run has before its manifest: an empty checkpoints/."""
     return folder.is_dir() and all(
-        entry.name == "checkpoints" and entry.is_dir() and not any(entry.iterdir())
+        entry.name == CHECKPOINTS and entry.is_dir() and not any(entry.iterdir())
         for entry in folder.iterdir()
         if not entry.name.startswith(".")
     )
