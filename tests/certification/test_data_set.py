@@ -22,7 +22,6 @@ from macer.certification.data_set import (
     at_radius,
     certify_by_recipes,
     certify_data_set,
-    chosen_images,
 )
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
@@ -493,28 +492,6 @@ def test_a_digest_of_weights_changes_with_any_of_them() -> None:
     with torch.no_grad():
         model[0].bias[1] += 1e-6
     assert weights_digest(model) != digest
-
-
-def test_images_are_chosen_as_the_field_counts_them() -> None:
-    assert chosen_images(10, 1, None, 3) == [3, 6, 9]
-    assert chosen_images(10, 0, 4, 1) == [0, 1, 2, 3]
-    assert chosen_images(10, 4, 10, 3) == [6, 9]
-    assert chosen_images(10, 2, None, 2, first=7) == [8]
-    assert chosen_images(10, 8, None, 1, first=7) == [8, 9]
-
-
-@pytest.mark.parametrize(
-    ("piece", "message"),
-    [
-        ((-1, None, 1), "start must be at least 0, got -1"),
-        ((0, 11, 1), "stop must be at most the number of images, 10, got 11"),
-        ((0, None, 0), "skip must be at least 1, got 0"),
-        ((10, None, 1), "no image i has 10 ≤ i < 10 and i % 1 = 0"),
-    ],
-)
-def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
-    with pytest.raises(Mistake, match=f"^{message}$"):
-        chosen_images(10, *piece)
 
 
 def test_other_weights_do_not_continue_a_journal(

@@ -651,10 +651,10 @@ MUTANTS = {
         "experiments/test_paper_runs.py",
     ),
     "images of the training among the held-out ones": Mutant(
-        "certification/data_set.py",
-        "start = max(start, first)",
-        "start = max(start, 0)",
-        "training/test_held_out.py",
+        "data/selection.py",
+        "start = max(self.start, first)",
+        "start = max(self.start, 0)",
+        "data/test_selection.py",
     ),
     "held-out images of other data": Mutant(
         "training/held_out.py",

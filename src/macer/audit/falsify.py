@@ -34,6 +34,7 @@ from macer.certification.target import Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
 from macer.models.inference import for_inference
+from macer.recipes import check_seed
 from macer.smoothing.radius import clopper_pearson_lower, hoeffding_lower
 from macer.smoothing.sampling import SOFT_UNIT, sample_under_noise
 from macer.smoothing.streams import Purpose, fill_normal
@@ -72,8 +73,7 @@ class Search:
             raise Mistake(
                 f"n must be at least {least} to confirm anything at level {LEVEL:g}, got {self.n}"
             )
-        if not 0 <= self.seed < 2**63:
-            raise Mistake(f"seed must be in [0, 2⁶³), got {self.seed}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

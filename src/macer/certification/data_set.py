@@ -33,29 +33,7 @@ from macer.system.files import sha256_of_file
 from macer.system.processor import instruction_set
 from macer.system.progress import bar, note
 from macer.system.signals import stopping_at_once
-
-
-def chosen_images(
-    count: int, start: int, stop: int | None, skip: int, *, first: int = 0
-) -> list[int]:
-    """The images i with start ≤ i < stop and i % skip = 0, as the field counts them.
-
-    Args:
-        first: only the images from this one on are to be had.
-    """
-    if skip < 1:
-        raise Mistake(f"skip must be at least 1, got {skip}")
-    if start < 0:
-        raise Mistake(f"start must be at least 0, got {start}")
-    stop = count if stop is None else stop
-    if stop > count:
-        raise Mistake(f"stop must be at most the number of images, {count}, got {stop}")
-    start = max(start, first)
-    images = [i for i in range(start, stop) if i % skip == 0]
-    if not images:
-        known = f"; the held-out images are {first}…{count - 1}" if first else ""
-        raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {skip} = 0{known}")
-    return images
+from macer.system.text import shape_text
 
 
 def certify_data_set(
@@ -284,8 +262,10 @@ def _check(
         check_radius(recipe.radius, sigma=target.sigma, alpha=recipe.alpha, n_max=recipe.n)
     shape = tuple(split.images.shape[1:])
     if shape != target.shape:
-        wanted, got = ("×".join(map(str, s)) for s in (target.shape, shape))
-        raise Mistake(f"{target.name} takes {wanted} images, those of {dataset} are {got}")
+        raise Mistake(
+            f"{target.name} takes {shape_text(target.shape)} images, those of {dataset} are "
+            f"{shape_text(shape)}"
+        )
 
 
 def _most(recipe: CertifyRecipe) -> int:

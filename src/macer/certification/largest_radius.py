@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.errors import Mistake
-from macer.recipes import MOST_VOTES
+from macer.recipes import MOST_VOTES, check_seed
 from macer.smoothing.radius import (
     Floats,
     bernstein_lower,
@@ -372,8 +372,7 @@ def check_settings(
             raise Mistake(f"{name} must be at least 1, got {value}")
         if value > MOST_VOTES:
             raise Mistake(f"{name} must be at most {MOST_VOTES:,}, got {value}")
-    if not 0 <= seed < 2**63:
-        raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
+    check_seed(seed)
     if bound not in BOUNDS:
         raise Mistake(f"unknown bound {bound!r}; choose from {', '.join(BOUNDS)}")
     if is_soft(bound) and n > MOST_SOFT_SAMPLES:

@@ -25,6 +25,7 @@ from macer.runs.model_file import ModelCard
 from macer.runs.names import JOURNAL
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
+from macer.system.text import shape_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ def _image(path: Path, card: ModelCard) -> Tensor:
     any_size = data_set is not None and data_set.any_size
     image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
     if image.shape != card.shape:
-        wanted, got = ("×".join(map(str, s)) for s in (card.shape, image.shape))
+        wanted, got = shape_text(card.shape), shape_text(image.shape)
         raise Mistake(f"{path} must be a {wanted} image for this model, got {got}; resize it")
     return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
 

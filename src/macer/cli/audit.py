@@ -71,8 +71,8 @@ def verify(
         Only images whose number is a multiple of this must be.
     """
     from macer.audit import verify as verification
-    from macer.certification.data_set import chosen_images
     from macer.certification.scope import images_of
+    from macer.data.selection import Images
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
@@ -80,7 +80,8 @@ def verify(
     contents, split, found = _sources(run, model, data, device_)
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
-        expected = chosen_images(len(split.images), start or 0, stop, 1 if skip is None else skip)
+        demanded = Images(start or 0, stop, 1 if skip is None else skip)
+        expected = demanded.among(len(split.images))
     verification.check_complete(contents, expected, partial=partial)
     print_line(verification.scope_line(contents))
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")

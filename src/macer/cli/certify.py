@@ -74,12 +74,14 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certification.data_set import certify_data_set, chosen_images
+    from macer.certification.data_set import certify_data_set
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target
+    from macer.data.selection import Images
     from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
 
+    images = Images(start, stop, skip)
     check_target(target, weights=weights, normalise=normalise)
     if held_out:
         check_held_out(target, weights)  # before data are read
@@ -92,7 +94,7 @@ def certify(
         weights=weights, normalise=normalise, code=code,
     )  # fmt: skip
     first = first_held_out(target, split) if held_out else 0
-    indices = chosen_images(len(split.images), start, stop, skip, first=first)
+    indices = images.among(len(split.images), first=first)
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
     device_ = chosen_device(device)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from macer.certification.data_set import certify_data_set, chosen_images
+from macer.certification.data_set import certify_data_set
 from macer.certification.largest_radius import check_settings
 from macer.certification.target import find_target
+from macer.data.selection import Images
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
@@ -47,9 +48,7 @@ class Examination:
     """The images that every model is certified on, and how."""
 
     split: Split
-    start: int
-    stop: int | None
-    skip: int
+    images: Images
     settings: CertifyRecipe
     soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
     held_out: int = 0  # the last ones alone, of the training images; 0: test images
@@ -58,7 +57,7 @@ class Examination:
         """The numbers of the images."""
         count = len(self.split.images)
         first = count - self.held_out if self.held_out else 0
-        return chosen_images(count, self.start, self.stop, self.skip, first=first)
+        return self.images.among(count, first=first)
 
 
 def compare(
@@ -68,9 +67,7 @@ def compare(
     seeds: int,
     settings: CertifyRecipe,
     data: Path | None,
-    start: int,
-    stop: int | None,
-    skip: int,
+    images: Images,
     device: torch.device,
     held_out: int = 0,
     code: Collection[str] = (),
@@ -100,7 +97,7 @@ def compare(
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
     training, classes = load(dataset, "train", data), classes_of(dataset, data)
     split = training if held_out else load(dataset, "test", data)
-    exam = Examination(split, start, stop, skip, settings, held_out=held_out)
+    exam = Examination(split, images, settings, held_out=held_out)
     exam.indices()  # refuses before hours of training
     for recipe in recipes.values():
         hold_out(training, recipe)  # likewise
@@ -171,7 +168,7 @@ def certified(
         target, exam.split, dataset, indices, exam.settings, where,
         device=device, soft_betas=exam.soft_betas, part=part,
     )  # fmt: skip
-    return select(read_log(where), indices[0], exam.stop, exam.skip)
+    return select(read_log(where), replace(exam.images, start=indices[0]))
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from macer.certification.data_set import chosen_images
 from macer.certification.journal import read_journal
 from macer.certification.largest_radius import check_settings
+from macer.data.selection import Images
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
-from macer.experiments.paper import Images, ImagesOf, Item, Row, differing, images_of, shortened
+from macer.experiments.paper import ImagesOf, Item, Row, differing, images_of, shortened
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -45,13 +45,13 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         return Reproduction(row)
     chosen = images(recipe.dataset)
     try:
-        log = select(read_log(folder), *chosen)
+        log = select(read_log(folder), chosen)
         if log.sigma not in (None, recipe.sigma):
             raise Mistake(f"{folder} must be of σ = {recipe.sigma:g}, got {log.sigma:g}")
         if log.split is not None:
             raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
         soft = [soft_folder(folder, beta) for beta in soft_betas]
-        logs = tuple(select(read_log(one), *chosen) for one in soft if one.is_dir())
+        logs = tuple(select(read_log(one), chosen) for one in soft if one.is_dir())
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
@@ -142,8 +142,8 @@ def _examination(
 ) -> Examination:
     """The data set's test images; a mistake in them is told before hours of training."""
     split = load(dataset, "test", data)
-    chosen_images(len(split.images), *images)
-    return Examination(split, *images, settings, soft_betas)
+    images.among(len(split.images))
+    return Examination(split, images, settings, soft_betas)
 
 
 def _training(dataset: str, data: Path | None) -> tuple[Split, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from macer.errors import Mistake
 from macer.models.networks import MODELS, Normalize
+from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 
 Shape = tuple[int, int, int]
@@ -108,9 +109,8 @@ def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             return model.eval()(torch.zeros(2, *shape, device="cpu"))
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        size = "×".join(map(str, shape))
         raise Mistake(
-            f"model {name!r} does not take {size} images: {first_line(error)}; "
+            f"model {name!r} does not take {shape_text(shape)} images: {first_line(error)}; "
             "choose another model or another data set"
         ) from error
     finally:

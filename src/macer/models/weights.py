@@ -27,6 +27,7 @@ from macer.models.tensor_files import read_safetensors
 from macer.models.torch_files import read_torch_file
 from macer.system.files import read_file
 from macer.system.pickles import RefusedName
+from macer.system.text import shape_text
 
 Tensors = dict[str, Tensor]
 
@@ -209,7 +210,7 @@ def _other_forms(own: Tensors, found: Tensors) -> str:
 
 def _form(tensor: Tensor) -> str:
     kind = "" if tensor.is_floating_point() else f"{tensor.dtype} ".removeprefix("torch.")
-    return kind + ("×".join(map(str, tensor.shape)) or "one number")
+    return kind + (shape_text(tensor.shape) or "one number")
 
 
 def _listed(what: str, names: Sequence[str]) -> str:

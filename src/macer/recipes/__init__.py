@@ -39,6 +39,11 @@ def _require(name: str, ok: bool, requirement: str, value: object) -> None:
         raise Mistake(f"{name} must be {requirement}, got {shown(value)}")
 
 
+def check_seed(seed: int) -> None:
+    """Refuse what is no seed of noise or of a training."""
+    _require("seed", 0 <= seed < 2**63, "in [0, 2⁶³)", seed)
+
+
 _LARGEST = 1e30  # of a number; float32 ends at 3.4e38
 _MOST = {"k": 10**6, "batch": 10**6, "epochs": 10**6, "steps": 10**4}
 _MOST_SAMPLES = 2**31  # in a step
@@ -179,7 +184,7 @@ class TrainRecipe:
         _require("labelled", not self.pseudo or self.labelled > 0, "> 0 with pseudo", self.labelled)
         _require("lam_ramp", 0 < self.lam_ramp <= 1, "in (0, 1]", self.lam_ramp)
         _require("lr_peak", 0 <= self.lr_peak <= 1, "in [0, 1]", self.lr_peak)
-        _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
+        check_seed(self.seed)
         _require(
             "momentum", not self.nesterov or self.momentum > 0, "> 0 with nesterov", self.momentum
         )
@@ -240,7 +245,7 @@ class CertifyRecipe:
         for name in ("n0", "n"):
             value = getattr(self, name)
             _require(name, value <= MOST_VOTES, f"at most {MOST_VOTES:,}", value)
-        _require("seed", 0 <= self.seed < 2**63, "in [0, 2⁶³)", self.seed)
+        check_seed(self.seed)
         if self.radius is not None and self.bound != "clopper-pearson":
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
 

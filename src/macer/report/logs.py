@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
+from macer.data.selection import Images
 from macer.errors import Mistake
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
 from macer.system.files import opened
@@ -135,28 +136,19 @@ def _elsewhere(path: Path) -> str:
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
-def select(
-    log: CertificateLog, start: int = 0, stop: int | None = None, skip: int = 1
-) -> CertificateLog:
-    """The images with start ≤ idx < stop and idx % skip = 0."""
-    if skip < 1:
-        raise Mistake(f"skip must be ≥ 1, got {skip}")
-    kept = _chosen(log.idx, start, stop, skip)
+def select(log: CertificateLog, images: Images) -> CertificateLog:
+    """The log with these images alone; at least one must be there."""
+    kept = images.holds(log.idx)
     if not kept.any():
         raise Mistake(
-            f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
-            f"the log has {describe_images(log)}"
+            f"no image of {log.name} is left by start {images.start}, stop {images.stop}, "
+            f"skip {images.skip}: the log has {describe_images(log)}"
         )
     names = ("idx", "label", "predict", "radius", "correct", "estimated")
     arrays = {name: getattr(log, name) for name in names}
-    asked = None if log.asked is None else log.asked[_chosen(log.asked, start, stop, skip)]
+    asked = None if log.asked is None else log.asked[images.holds(log.asked)]
     narrowed = {name: a[kept] for name, a in arrays.items() if a is not None}
     return replace(log, **narrowed, asked=asked)
-
-
-def _chosen(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
-    chosen: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
-    return chosen if stop is None else chosen & (idx < stop)
 
 
 def describe_images(log: CertificateLog) -> str:

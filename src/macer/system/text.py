@@ -1,4 +1,6 @@
-"""Text from outside, made fit to print."""
+"""Text from outside, made fit to print, and shapes in words."""
+
+from collections.abc import Sequence
 
 
 def one_line(text: str) -> str:
@@ -8,3 +10,8 @@ def one_line(text: str) -> str:
     \\u202e: no name ends a line, moves a cursor or runs backwards. A backslash stays itself.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as it is read: 3×32×32."""
+    return "×".join(map(str, shape))

@@ -12,6 +12,7 @@ from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import load_model, model_file
 from macer.system.files import sha256_of_file
+from macer.system.text import shape_text
 
 FIELDS = ("teacher", "pseudo")  # of a recipe, each a run, a model file or zoo:NAME
 
@@ -44,7 +45,7 @@ def _load(
 ) -> Teacher:
     model, own = load_model(path, code=code)
     if own.shape != card.shape:
-        wanted, got = ("×".join(map(str, shape)) for shape in (card.shape, own.shape))
+        wanted, got = map(shape_text, (card.shape, own.shape))
         raise Mistake(f"{field} must be a model of {wanted} images, got {path}, of {got} images")
     if own.classes != card.classes:
         wanted, got = (_summary(classes) for classes in (card.classes, own.classes))
