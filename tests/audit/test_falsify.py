@@ -24,9 +24,10 @@ from macer.audit.falsify import (
     summary,
     to_grid,
 )
-from macer.certification.journal import Record, open_journal, read_journal
+from macer.certification.journal import open_journal, read_journal
 from macer.certification.largest_radius import ABSTAIN, certify
-from macer.certification.target import Target
+from macer.certification.record import Record
+from macer.certification.target import Target, prepare
 from macer.cli.app import main
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
@@ -101,7 +102,9 @@ def attacked(contents, target, *, images=100, **changes):
     search = replace(SEARCH, **changes)
     records = chosen_records(contents, images)
     device = torch.device("cpu")
-    return list(falsify(contents, records, target, SPLIT, search, device=device))
+    header = contents.header
+    model = prepare(target, precision=header.precision, row_by_row=header.row_by_row, device=device)
+    return list(falsify(contents, records, model, SPLIT, search))
 
 
 def record_of(*, label=1, radius=0.5, p_a=None, idx=0):

@@ -21,7 +21,7 @@ from macer.certification.data_set import (
     _blocks,
     at_radius,
     certify_by_recipes,
-    certify_data_set,
+    plan_certification,
 )
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
@@ -618,10 +618,9 @@ def test_a_batch_size_below_1_is_refused() -> None:
     split = load("mnist-sample", "test")
     target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
     with pytest.raises(Mistake, match="batch_size must be at least 1, got 0"):
-        certify_data_set(
-            target, split, "mnist-sample", [0], CertifyRecipe(), Path("a"),
-            device=torch.device("cpu"), batch_size=0,
-        )  # fmt: skip
+        plan_certification(
+            target, split, "mnist-sample", CertifyRecipe(), device=torch.device("cpu"), batch_size=0
+        )
 
 
 def test_a_family_cannot_grow_and_its_level_is_that_of_all_its_images(

@@ -82,7 +82,7 @@ class Desk:
         check_complete(contents, expected, partial=False)
         recompute(contents)
         check_table(contents, self.folder / "certificates.tsv")
-        check_sources(contents, self.target, self.split, CPU)
+        self.model = check_sources(contents, self.target, self.split, CPU)
         return contents
 
 
@@ -297,7 +297,7 @@ def test_counts_that_no_arithmetic_contradicts_are_found_by_drawing_again(desk, 
         desk.write(RESAMPLED[way](lines, draw))
         contents = desk.audit()  # the class says so: not found before
         with pytest.raises(AuditFailed, match="drawing its samples again gives other counts"):
-            for _ in resample(contents, desk.target, desk.split, images=IMAGES, device=CPU):
+            for _ in resample(contents, desk.model, desk.split, images=IMAGES):
                 pass
 
 

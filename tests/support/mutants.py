@@ -376,7 +376,7 @@ MUTANTS = {
     ),
     "labels in another precision than the certificates'": Mutant(
         "certification/predict_files.py",
-        "if header.precision != precision:",
+        "if header.precision != model.precision:",
         "if False:",
         "certification/test_predict_files.py",
     ),
@@ -546,8 +546,8 @@ MUTANTS = {
         "audit/test_verify.py",
     ),
     "another network's outputs": Mutant(
-        "certification/authority.py",
-        "header.outputs, found.outputs",
+        "certification/target.py",
+        "header.outputs, model.outputs",
         "header.outputs, header.outputs",
         "certification/test_authority.py",
     ),
@@ -610,7 +610,7 @@ MUTANTS = {
     ),
     "zoo files unchecked": Mutant(
         "runs/zoo.py",
-        "if sha256_of_file(file) != known.get(file.name):",
+        "if sha256 != known.get(file.name):",
         "if False:",
         "runs/test_zoo.py",
     ),
@@ -694,7 +694,7 @@ MUTANTS = {
     ),
     "arrays certified as a data set of that name": Mutant(
         "cli/certify.py",
-        "if name == ARRAYS:",
+        "if card.dataset == ARRAYS:",
         "if False:",
         "certification/test_data_set.py",
     ),
@@ -841,14 +841,14 @@ MUTANTS = {
     ),
     "soft settings not checked": Mutant(
         "certification/data_set.py",
-        "for one in recipes:\n",
-        "for one in recipes[:1]:\n",
+        "for each in recipes:\n",
+        "for each in recipes[:1]:\n",
         "certification/test_data_set.py::test_settings_that_make_no_sense_together_are_refused_before_anything_is_written",
     ),
     "certificates recorded twice": Mutant(
         "certification/data_set.py",
-        "                            if i not in journal.contents.records\n",
-        "",
+        "(r for r in records if r.idx not in journal.contents.records)",
+        "(records)",
         "certification/test_data_set.py::test_soft_certificates_come_from_the_samples_of_the_hard_ones",
     ),
     "one noise for all predicted images": Mutant(

@@ -30,10 +30,9 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents
 from macer.certification.largest_radius import as_images, is_soft
 from macer.certification.record import Record
-from macer.certification.target import Target
+from macer.certification.target import PreparedModel, Target
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
-from macer.models.inference import for_inference
 from macer.recipes import check_seed
 from macer.smoothing.radius import clopper_pearson_lower, hoeffding_lower
 from macer.smoothing.sampling import SOFT_UNIT, sample_under_noise
@@ -124,19 +123,15 @@ def chosen_records(contents: Contents, images: int) -> list[Record]:
 def falsify(
     contents: Contents,
     records: Sequence[Record],
-    target: Target,
+    model: PreparedModel,
     split: Split,
     search: Search,
-    *,
-    device: torch.device,
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield a judged trial for each."""
     header = contents.header
     soft = is_soft(header.bound)
     # A certificate belongs to the copy that was certified: it judges, its original is attacked.
-    certified = for_inference(
-        target.model, shape=target.shape, precision=header.precision, device=device
-    )
+    target, device = model.target, model.device
     target.model.to(device)
     target.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     size = max(1, _ROWS // search.m)
@@ -147,7 +142,7 @@ def falsify(
         for restart in range(search.restarts):
             found = attack(target, pixels, block, search, restart)
             tally = sample_under_noise(
-                certified,
+                model.network,
                 as_images(found, exact=header.exact),
                 search.n,
                 sigma=target.sigma,

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from macer.certification.authority import other_function
 from macer.certification.certificate import Certificate
 from macer.certification.data_set import certify_by_recipes
 from macer.certification.fixed_radius import conclude_at
@@ -19,10 +18,9 @@ from macer.certification.largest_radius import conclude
 from macer.certification.record import Record
 from macer.certification.scope import describe, images_of
 from macer.certification.table import table_lines
-from macer.certification.target import Target, function_of
+from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.sets import Split, fingerprint, pixels_sha256
 from macer.errors import AuditFailed, Mistake
-from macer.models.inference import for_inference
 from macer.runs.names import JOURNAL
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import SOFT_UNIT, Tally
@@ -171,8 +169,13 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     return certificate
 
 
-def check_sources(contents: Contents, target: Target, split: Split, device: torch.device) -> None:
-    """The model and the data must be those that the certificates were made with."""
+def check_sources(
+    contents: Contents, target: Target, split: Split, device: torch.device
+) -> PreparedModel:
+    """The model and the data must be those that the certificates were made with.
+
+    Returns the model as it was certified, to draw samples again from.
+    """
     header = contents.header
     if header.data_sha256 != (found := fingerprint(split)):
         raise AuditFailed(
@@ -180,14 +183,12 @@ def check_sources(contents: Contents, target: Target, split: Split, device: torc
         )
     if header.sigma != target.sigma:
         raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header.sigma:g}")
-    model = for_inference(
-        target.model, shape=target.shape, precision=header.precision, device=device
-    )
-    found_function = function_of(target, model, row_by_row=header.row_by_row, device=device)
-    if other := other_function(header, found_function):
+    model = prepare(target, precision=header.precision, row_by_row=header.row_by_row, device=device)
+    if other := other_function(header, model):
         raise AuditFailed(other)
     for record in contents.records.values():
         _check_image(record, target, split)
+    return model
 
 
 def _check_image(record: Record, target: Target, split: Split) -> None:
@@ -245,23 +246,20 @@ def elsewhere(header: Header, device: torch.device) -> str | None:
 
 
 def resample(
-    contents: Contents, target: Target, split: Split, *, images: int, device: torch.device
+    contents: Contents, model: PreparedModel, split: Split, *, images: int
 ) -> Iterator[int]:
     """Certify random images again from their seeds; yield each that gives equal counts."""
-    if reason := elsewhere(contents.header, device):
+    if reason := elsewhere(contents.header, model.device):
         raise Mistake(f"samples cannot be drawn again here: {reason}; use --resample 0")
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    header, recipe = contents.header, contents.header.recipe
-    model = for_inference(
-        target.model, shape=target.shape, precision=recipe.precision, device=device
-    )
+    header = contents.header
     for idx in chosen:
         [[certificate]] = certify_by_recipes(
-            model,
-            torch.from_numpy(np.asarray(split.images[[idx]])).to(device),
-            [recipe],
+            model.network,
+            torch.from_numpy(np.asarray(split.images[[idx]])).to(model.device),
+            [header.recipe],
             sigma=header.sigma,
             batch_size=header.rows,
             indices=[idx],

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from macer import __version__
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import certify_at
-from macer.certification.header import Header, Outputs
-from macer.certification.journal import Contents, open_journal
+from macer.certification.header import Header
+from macer.certification.journal import Contents, Writer, open_journal
 from macer.certification.largest_radius import Kind, certify_kinds, check_settings
 from macer.certification.record import Record
 from macer.certification.table import write_table
-from macer.certification.target import Target, function_of
+from macer.certification.target import PreparedModel, Target, prepare
 from macer.data.sets import Split, fingerprint, pixels_sha256
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import resolved
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
@@ -36,96 +36,170 @@ from macer.system.signals import stopping_at_once
 from macer.system.text import shape_text
 
 
-def certify_data_set(
+@dataclass(frozen=True)
+class Certification:
+    """A model, images and settings: all that is needed to make certificates."""
+
+    model: PreparedModel
+    split: Split  # test images, or training images that the model has not seen
+    headers: tuple[Header, ...]  # the first one's journal is asked for, the others' are soft
+
+    def folders(self, folder: Path) -> list[Path]:
+        """Where each header's journal is: in FOLDER, those of soft ones in FOLDER/bernstein-β."""
+        return [folder, *(soft_folder(folder, header.beta) for header in self.headers[1:])]
+
+    @property
+    def most_samples(self) -> int:
+        """Samples that an image can need."""
+        return self.headers[0].n0 + self.headers[0].n
+
+    @property
+    def usual_samples(self) -> int:
+        """Samples that most images need: a fixed radius is usually decided early."""
+        header = self.headers[0]
+        return header.n0 + (header.n if header.radius is None else min(header.n, 1000))
+
+
+def plan_certification(
     target: Target,
     split: Split,
     dataset: str,
-    indices: Sequence[int],
     recipe: CertifyRecipe,
-    folder: Path,
     *,
     device: torch.device,
     batch_size: int | None = None,
     soft_betas: Sequence[float] = (),
     part: str = "test",
-    asked: Sequence[int] | None = None,
     family: int | None = None,
-) -> Contents:
-    """Certify the images that the folder's journal does not have yet; return all it has.
+) -> Certification:
+    """Check settings and prepare the model.
 
     Args:
-        split: test images, or training images that the model has not seen.
-        indices: the images to certify now.
-        asked: all images that the journal is to have, which it states; `indices` by default.
-        family: how many images share the level α, if they do.
-        soft_betas: certify by Bernstein at these β too, from the same samples, each into a
-            folder of its own: FOLDER/bernstein-β.
+        dataset: the name of the data set that the split is of.
+        batch_size: noisy images that the network sees at once.
+        soft_betas: certify by Bernstein at these β too, from the same samples.
         part: of the data set, test or train.
+        family: how many images share the level α, if they do.
     """
     precision = resolved(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
-    for one in recipes:
-        _check(target, split, dataset, one, batch_size)
-    check_place(folder, target.weights_sha256, part)
-    model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
-    rows = network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row)
-    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
-    outputs = function_of(target, model, row_by_row=recipe.row_by_row, device=device).outputs
-    headers = _headers(
-        target, split, dataset, recipes,
-        part=part, rows=rows, device=device, family=family, outputs=outputs,
-    )  # fmt: skip
-    with ExitStack() as stack:
-        journals = [
-            stack.enter_context(
-                open_journal(where / JOURNAL, header, indices if asked is None else asked)
-            )
-            for header, where in zip(headers, folders, strict=True)
-        ]
+    for each in recipes:
+        _check(target, split, dataset, each, batch_size)
+    model = prepare(target, precision=precision, row_by_row=recipe.row_by_row, device=device)
+    entries: dict[str, Any] = {
+        "macer": __version__,
+        "torch": torch.__version__,
+        "model": target.architecture,
+        "weights_sha256": target.weights_sha256,
+        "dataset": dataset,
+        "data_sha256": fingerprint(split),
+        "split": part,
+        "sigma": target.sigma,
+        "chunk": CHUNK,
+        "rows": network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row),
+        "device": device.type,
+        "cpu": instruction_set(device),
+        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
+        "family": family,
+        "outputs": model.outputs,
+    }
+    return Certification(model, split, tuple(Header(**entries, **asdict(each)) for each in recipes))
+
+
+def certify_data_set(
+    certification: Certification,
+    indices: Sequence[int],
+    folder: Path,
+    *,
+    asked: Sequence[int] | None = None,
+) -> Contents:
+    """Certify the images that the folder's journals do not have yet; return all the first has.
+
+    Args:
+        indices: the images to certify now.
+        asked: all images that the journals are to have, which they state; `indices` by default.
+    """
+    header, target = certification.headers[0], certification.model.target
+    check_place(folder, target.weights_sha256, header.split, own=target.file)
+    with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
-        _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
-        try:
-            with (
-                stopping_at_once(),
-                bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
-            ):
-                finished = 0
-                for block in _blocks(todo, 50 * max(rows, CHUNK) // _usual(recipe)):
-                    started = time.monotonic()
-                    pixels = np.asarray(split.images[block])
-                    certificates = certify_by_recipes(
-                        model,
-                        torch.from_numpy(pixels).to(device),
-                        recipes,
-                        sigma=target.sigma,
-                        labels=split.labels[block].tolist(),
-                        indices=block,
-                        batch_size=rows,
-                        progress=advance,
-                    )
-                    seconds = (time.monotonic() - started) / len(block)
-                    finished += len(block)
-                    advance.reach(finished * _most(recipe))
-                    digests = [pixels_sha256(split, image) for image in pixels]
-                    for journal, some in zip(journals, certificates, strict=True):
-                        journal.append(
-                            Record(i, int(split.labels[i]), certificate, seconds, digest)
-                            for i, certificate, digest in zip(block, some, digests, strict=True)
-                            if i not in journal.contents.records
-                        )
-        finally:
-            for journal, where in zip(journals, folders, strict=True):
-                write_table(journal.contents, where / TABLE)
+        _note_what_is_known(journals, len(indices), len(todo))
+        most, finished = certification.most_samples, 0
+        with (
+            stopping_at_once(),
+            bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
+        ):
+            size = 50 * max(header.rows, CHUNK) // certification.usual_samples
+            for block in _blocks(todo, size):
+                for journal, records in zip(
+                    journals, _certified_block(certification, block, advance), strict=True
+                ):
+                    journal.append(r for r in records if r.idx not in journal.contents.records)
+                finished += len(block)
+                advance.reach(finished * most)
     return journals[0].contents
 
 
-def check_place(folder: Path, weights_sha256: str, part: str) -> None:
-    """Refuse a run's folder for certificates of another model, or of training images."""
+@contextmanager
+def _opened_journals(
+    certification: Certification, folder: Path, asked: Sequence[int]
+) -> Iterator[list[Writer]]:
+    """The journal of each header; in the end each one's table is written beside it."""
+    folders = certification.folders(folder)
+    with ExitStack() as stack:
+        journals = [
+            stack.enter_context(open_journal(place / JOURNAL, header, asked))
+            for place, header in zip(folders, certification.headers, strict=True)
+        ]
+        try:
+            yield journals
+        finally:
+            for journal, place in zip(journals, folders, strict=True):
+                write_table(journal.contents, place / TABLE)
+
+
+def _certified_block(
+    certification: Certification, block: Sequence[int], progress: Progress
+) -> list[list[Record]]:
+    """The records of some images, for each header, all from the same samples."""
+    started = time.monotonic()
+    split, model, header = certification.split, certification.model, certification.headers[0]
+    pixels, labels = np.asarray(split.images[block]), split.labels[block].tolist()
+    certificates = certify_by_recipes(
+        model.network,
+        torch.from_numpy(pixels).to(model.device),
+        [each.recipe for each in certification.headers],
+        sigma=header.sigma,
+        labels=labels,
+        indices=block,
+        batch_size=header.rows,
+        progress=progress,
+    )
+    seconds = (time.monotonic() - started) / len(block)
+    digests = [pixels_sha256(split, image) for image in pixels]
+    return [
+        [
+            Record(idx, label, certificate, seconds, digest)
+            for idx, label, certificate, digest in zip(
+                block, labels, of_header, digests, strict=True
+            )
+        ]
+        for of_header in certificates
+    ]
+
+
+def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
+    """Refuse a run's folder for certificates of another model, or of training images.
+
+    Args:
+        own: a file that is known to have this SHA-256.
+    """
     model = Run(folder).model
     if not model.is_file():
         return
-    if sha256_of_file(model) != weights_sha256:
+    is_own = own is not None and model.samefile(own)
+    if not is_own and sha256_of_file(model) != weights_sha256:
         raise Mistake(
             f"out must hold the model that the certificates are of, or none, got {folder}; choose "
             "another --out"
@@ -212,39 +286,6 @@ def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[Certify
     return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
 
 
-def _headers(
-    target: Target,
-    split: Split,
-    dataset: str,
-    recipes: Sequence[CertifyRecipe],
-    *,
-    part: str,
-    rows: int,
-    device: torch.device,
-    family: int | None,
-    outputs: Outputs,
-) -> list[Header]:
-    """All that certificates depend on, for each recipe."""
-    entries: dict[str, Any] = {
-        "macer": __version__,
-        "torch": torch.__version__,
-        "model": target.architecture,
-        "weights_sha256": target.weights_sha256,
-        "dataset": dataset,
-        "data_sha256": fingerprint(split),
-        "split": part,
-        "sigma": target.sigma,
-        "chunk": CHUNK,
-        "rows": rows,
-        "device": device.type,
-        "cpu": instruction_set(device),
-        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
-        "family": family,
-        "outputs": outputs,
-    }
-    return [Header(**entries, **asdict(recipe)) for recipe in recipes]
-
-
 def _check(
     target: Target, split: Split, dataset: str, recipe: CertifyRecipe, batch_size: int | None
 ) -> None:
@@ -268,18 +309,8 @@ def _check(
         )
 
 
-def _most(recipe: CertifyRecipe) -> int:
-    """Samples that an image can need."""
-    return recipe.n0 + recipe.n
-
-
-def _usual(recipe: CertifyRecipe) -> int:
-    """Samples that most images need: a fixed radius is usually decided early."""
-    return recipe.n0 + (recipe.n if recipe.radius is None else min(recipe.n, 1000))
-
-
-def _tell(dropped: int, asked: int, todo: int) -> None:
-    if dropped:
+def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> None:
+    if dropped := sum(journal.contents.dropped for journal in journals):
         note(f"the journal holds {dropped} damaged records, which do not count")
     if todo < asked:
         note(f"{asked - todo} of {asked} images are certified already")

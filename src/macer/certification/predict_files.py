@@ -7,20 +7,19 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from macer.certification.authority import other_function
 from macer.certification.certificate import ABSTAIN
 from macer.certification.fixed_radius import certify_at
 from macer.certification.journal import read_journal
 from macer.certification.largest_radius import certify, check_settings
 from macer.certification.table import rounded_down
-from macer.certification.target import Target, function_of, trained_target
+from macer.certification.target import PreparedModel, other_function, prepare, trained_target
 from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
 from macer.data.sets import DATASETS
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolved
+from macer.models.inference import resolved
 from macer.runs.model_file import ModelCard
 from macer.runs.names import JOURNAL
 from macer.smoothing.sequential import check_radius
@@ -85,14 +84,14 @@ def predict_files(
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
         certify_one = partial(certify_at, radius=radius)
     precision = resolved(precision, device)
-    model = for_inference(found.model, shape=card.shape, precision=precision, device=device)
+    model = prepare(found, precision=precision, row_by_row=row_by_row, device=device)
     if target.is_dir():
-        _check_authority(target, found, model, precision, row_by_row, device)
+        _check_authority(target, model)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", passing=True) as advance:
             [certificate] = certify_one(
-                model,
+                model.network,
                 image[None].to(device),
                 sigma=card.sigma,
                 n0=n0,
@@ -123,32 +122,24 @@ def predict_files(
         )
 
 
-def _check_authority(
-    run: Path,
-    target: Target,
-    model: nn.Module,
-    precision: str,
-    row_by_row: bool,
-    device: torch.device,
-) -> None:
+def _check_authority(run: Path, model: PreparedModel) -> None:
     """Labels must come from the function that the certificates in the run speak of."""
     journal = run / JOURNAL
     if not journal.exists():
         return
     header = read_journal(journal).header
-    if header.precision != precision:
+    if header.precision != model.precision:
         raise Mistake(
             f"precision must be {header.precision}, that of the certificates in {run}, "
-            f"got {precision}; add --precision {header.precision}"
+            f"got {model.precision}; add --precision {header.precision}"
         )
-    if (certified := header.row_by_row) != row_by_row:
+    if (certified := header.row_by_row) != model.row_by_row:
         flag = "--row-by-row" if certified else "--no-row-by-row"
         raise Mistake(
-            f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "
-            f"add {flag}"
+            f"row_by_row must be {certified}, as for the certificates in {run}, got "
+            f"{model.row_by_row}; add {flag}"
         )
-    found = function_of(target, model, row_by_row=row_by_row, device=device)
-    if other := other_function(header, found):
+    if other := other_function(header, model):
         raise Mistake(
             f"the model must be that of the certificates in {run}: {other}; certify the new model "
             "into another folder"

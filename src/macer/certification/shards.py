@@ -1,48 +1,43 @@
 """A data set certified by several processes, each some images, whose journals become one."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from macer.certification.data_set import Certification, certify_data_set
 from macer.certification.header import difference
 from macer.certification.journal import Contents, Records, open_journal, read_journal
 from macer.certification.record import Record
 from macer.certification.scope import images_of
 from macer.certification.table import write_table
 from macer.errors import Mistake
-from macer.runs.names import JOURNAL, PARTS, TABLE, soft_folder
+from macer.runs.names import JOURNAL, PARTS, TABLE
 from macer.system.files import locked
 from macer.system.processes import ALONE, Ranks
 
 
 def certify_together(
-    certify_into: Callable[[Path, Sequence[int], Sequence[int]], Contents],
-    folder: Path,
+    certification: Certification,
     indices: Sequence[int],
+    folder: Path,
     *,
-    soft_betas: Sequence[float] = (),
     ranks: Ranks = ALONE,
 ) -> Contents:
     """Certify images by all processes together: FOLDER/.parts/RANK is one's until the end.
 
     Parts that were left by processes that died are put into the folder's journal first, however
     many there were and are, so that nothing that was recorded is done again.
-
-    Args:
-        certify_into: `certify_data_set`, of a folder, the images to certify there now, and those
-            that its journal is to state.
-        soft_betas: of those certificates that it makes beside the hard ones.
     """
     ranks.first_does(lambda: gather(folder))
     if ranks.count == 1:
-        return certify_into(folder, indices, indices)
+        return certify_data_set(certification, indices, folder)
     # Of no images: other settings than those of the folder's journals are refused at once.
-    ranks.first_does(lambda: certify_into(folder, [], indices))
-    done = _certified(folder, soft_betas)
+    ranks.first_does(lambda: certify_data_set(certification, [], folder, asked=indices))
+    done = _certified(certification.folders(folder))
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
-    certify_into(folder / PARTS / str(ranks.rank), mine, mine)
+    certify_data_set(certification, mine, folder / PARTS / str(ranks.rank))
     ranks.wait()
     ranks.first_does(lambda: gather(folder))
     return read_journal(folder / JOURNAL)
@@ -57,19 +52,18 @@ def gather(folder: Path) -> None:
             stack.enter_context(locked(journal.parent))  # refuses one that is being written
             place = Path(*journal.parent.relative_to(parts).parts[1:])
             by_place.setdefault(place, []).append(journal.parent)
-        for place, some in by_place.items():
+        for place, folders in by_place.items():
             try:
-                merge_journals(some, folder / place, known_wins=True)
+                merge_journals(folders, folder / place, known_wins=True)
             except Mistake as mistake:
                 raise Mistake(f"{mistake}; or move away {parts}, certified otherwise") from mistake
         if by_place:
             shutil.rmtree(parts)
 
 
-def _certified(folder: Path, soft_betas: Sequence[float]) -> set[int]:
-    """The images that all of the folder's journals have."""
-    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
-    return set.intersection(*(set(read_journal(where / JOURNAL).records) for where in folders))
+def _certified(folders: Iterable[Path]) -> set[int]:
+    """The images that the journals of all folders have."""
+    return set.intersection(*(set(read_journal(place / JOURNAL).records) for place in folders))
 
 
 def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:

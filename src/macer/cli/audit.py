@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from macer.certification.journal import Contents
-    from macer.certification.target import Target
+    from macer.certification.target import PreparedModel
     from macer.data.sets import Split
 
 Certificates = Annotated[
@@ -76,8 +76,7 @@ def verify(
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
-    device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data, device_)
+    contents, split, prepared = _sources(run, model, data, chosen_device(device))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
         demanded = Images(start or 0, stop, 1 if skip is None else skip)
@@ -88,7 +87,7 @@ def verify(
     verification.check_table(contents, certificates_folder(run) / TABLE)
     outputs = "" if contents.header.outputs is None else "its outputs, "  # older journals lack them
     print_line(f"model, {outputs}data, labels and table are those of the journal")
-    resampled = _draw_again(contents, found, split, resample, device_)
+    resampled = _draw_again(contents, prepared, split, resample)
     return {
         "folder": certificates_folder(run),
         "certificates": len(contents.records),
@@ -99,25 +98,21 @@ def verify(
 
 
 def _draw_again(
-    contents: "Contents",
-    target: "Target",
-    split: "Split",
-    resample: int | None,
-    device: "torch.device",
+    contents: "Contents", model: "PreparedModel", split: "Split", resample: int | None
 ) -> int:
     """Certify some images again from their seeds, where that can be repeated; how many."""
     from macer.audit import verify as verification
     from macer.system.progress import bar
 
     images = len(contents.records)
-    if resample is None and (reason := verification.elsewhere(contents.header, device)):
+    if resample is None and (reason := verification.elsewhere(contents.header, model.device)):
         print_line(f"no image sampled again, since it cannot be done here: {reason}")
         return 0
     drawn = verification.enough(images) if resample is None else min(resample, images)
     if not drawn:
         print_line("no image sampled again: that the counts are those of the seed is not checked")
         return 0
-    again = verification.resample(contents, target, split, images=drawn, device=device)
+    again = verification.resample(contents, model, split, images=drawn)
     with bar("sampling again", drawn, "images") as advance:
         for _ in again:
             advance(1)
@@ -166,12 +161,11 @@ def attack(
     from macer.system.progress import bar
 
     search = falsification.Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data, device_)
+    contents, split, prepared = _sources(run, model, data, chosen_device(device))
     records = falsification.chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
-        for trial in falsification.falsify(contents, records, found, split, search, device=device_):
+        for trial in falsification.falsify(contents, records, prepared, split, search):
             trials.append(trial)
             advance(1)
     findings = falsification.findings(trials, contents)
@@ -183,7 +177,7 @@ def attack(
 
 def _sources(
     run: Path, model: CertifiedModel, data: Path | None, device: "torch.device"
-) -> tuple["Contents", "Split", "Target"]:
+) -> tuple["Contents", "Split", "PreparedModel"]:
     """A run's certificates, and the data and the model that they are of."""
     from macer.audit import verify as verification
     from macer.certification.target import find_target
@@ -205,8 +199,7 @@ def _sources(
         normalise=model.normalise,
         code=model.code,
     )
-    verification.check_sources(contents, found, split, device)
-    return contents, split, found
+    return contents, split, verification.check_sources(contents, found, split, device)
 
 
 def _own_model(run: Path, sha256: str) -> str:

@@ -22,12 +22,13 @@ from macer.cli.parameters import (
 from macer.cli.printing import Result, print_line, print_report
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
-from macer.runs.names import HELD_OUT, JOURNAL, soft_folder
+from macer.runs.names import HELD_OUT, JOURNAL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
 if TYPE_CHECKING:
     from macer.certification.journal import Contents
+    from macer.runs.model_file import ModelCard
 
 
 def certify(
@@ -74,9 +75,9 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certification.data_set import certify_data_set
+    from macer.certification.data_set import plan_certification
     from macer.certification.shards import certify_together
-    from macer.certification.target import check_target, find_target
+    from macer.certification.target import check_target, find_target, is_trained, trained_target
     from macer.data.selection import Images
     from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
@@ -86,32 +87,28 @@ def certify(
     if held_out:
         check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
-    name = dataset or _dataset_of(target, weights, code)
+    known = trained_target(target, code=code) if weights is None and is_trained(target) else None
+    name = dataset or _dataset_of(target, known[1] if known else None)
     part = "train" if held_out else "test"
     split = load(name, part, data)
     found = find_target(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
-        weights=weights, normalise=normalise, code=code,
+        weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
-    first = first_held_out(target, split) if held_out else 0
-    indices = images.among(len(split.images), first=first)
+    indices = images.among(
+        len(split.images), first=first_held_out(target, split) if held_out else 0
+    )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    device_ = chosen_device(device)
-
-    def certify_into(where: Path, some: Sequence[int], asked: Sequence[int]) -> "Contents":
-        return certify_data_set(
-            found, split, name, some, settings, where,
-            device=device_, batch_size=batch_size, soft_betas=soft_betas, part=part,
-            asked=asked, family=len(indices) if family else None,
+    processor = chosen_device(device)
+    with joined(processor) as ranks:
+        certification = plan_certification(
+            found, split, name, settings,
+            device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
+            family=len(indices) if family else None,
         )  # fmt: skip
-
-    with joined(device_) as ranks:
-        contents = certify_together(
-            certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
-        )
-    folders = [folder, *(soft_folder(folder, beta) for beta in soft_betas)]
-    result = _told(contents, folders)
+        contents = certify_together(certification, indices, folder, ranks=ranks)
+    result = _told(contents, certification.folders(folder))
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
     return result
@@ -143,20 +140,17 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
-def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
-    from macer.certification.target import is_trained
+def _dataset_of(target: str, card: "ModelCard | None") -> str:
     from macer.data.formats import ARRAYS
-    from macer.runs.run import load_model
 
-    if weights is None and is_trained(target):
-        name = load_model(target, code=code)[1].dataset
-        if name == ARRAYS:
-            raise Mistake(
-                f"dataset must be given to certify {target}, which was trained on arrays of a "
-                "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
-            )
-        return name
-    raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+    if card is None:
+        raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+    if card.dataset == ARRAYS:
+        raise Mistake(
+            f"dataset must be given to certify {target}, which was trained on arrays of a "
+            "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
+        )
+    return card.dataset
 
 
 def merge(*parts: Path, out: Path) -> Result:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from macer.certification.data_set import certify_data_set
+from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.largest_radius import check_settings
-from macer.certification.target import find_target
+from macer.certification.target import trained_target
 from macer.data.selection import Images
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
@@ -160,14 +160,14 @@ def certified(
     folder: Path, dataset: str, exam: Examination, device: torch.device
 ) -> CertificateLog:
     """The run's certificates of the images, those that are not there yet made now."""
-    classes = load_model(folder)[1].classes
-    target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
+    target, _ = trained_target(str(folder))
     part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
     indices = exam.indices()
-    certify_data_set(
-        target, exam.split, dataset, indices, exam.settings, where,
+    certification = plan_certification(
+        target, exam.split, dataset, exam.settings,
         device=device, soft_betas=exam.soft_betas, part=part,
     )  # fmt: skip
+    certify_data_set(certification, indices, where)
     return select(read_log(where), replace(exam.images, start=indices[0]))
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from macer.certification.data_set import certify_data_set
+from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.target import find_target
 from macer.data.selection import Images
 from macer.data.sets import classes_of, load
@@ -62,5 +62,6 @@ def _certified(folder: Path, device: torch.device) -> CertificateLog:
     split = load("mnist-sample", "test")
     target = find_target(str(folder), sigma=None, split=split, classes=classes_of("mnist-sample"))
     indices = Images(skip=SKIP).among(len(split.images))
-    certify_data_set(target, split, "mnist-sample", indices, CERTIFY, folder, device=device)
+    certification = plan_certification(target, split, "mnist-sample", CERTIFY, device=device)
+    certify_data_set(certification, indices, folder)
     return read_log(folder)

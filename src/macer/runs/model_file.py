@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.tensor_files import read_safetensors
-from macer.system.files import read_file
 
 Tensors = dict[str, Tensor]
 
@@ -178,10 +177,14 @@ def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
-    """The card and the tensors of a model file; nothing that it names is imported."""
+def parse_model(content: bytes, file: Path) -> tuple[ModelCard, Tensors]:
+    """The card and the tensors in a model file's content; nothing that it names is imported.
+
+    Args:
+        file: for messages.
+    """
     try:
-        tensors, metadata = read_safetensors(read_file(file))
+        tensors, metadata = read_safetensors(content)
         found = json.loads(metadata["macer"])
         digest = found.pop("digest", None) if isinstance(found, dict) else None
         card = ModelCard.from_fields(found)

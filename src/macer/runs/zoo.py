@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from macer.errors import Mistake
-from macer.system.files import sha256_of_file
 from macer.system.user_code import nearest
 
 PREFIX = "zoo:"
@@ -32,11 +31,11 @@ def zoo_file(target: Path | str) -> Path:
     return FOLDER / f"{name}.safetensors"
 
 
-def check_zoo_file(file: Path) -> None:
+def check_zoo_file(file: Path, sha256: str) -> None:
     """Refuse a model file that is not the one that came with macer."""
     lines = (FOLDER / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-    known = {name: sha256 for sha256, name in map(str.split, lines)}
-    if sha256_of_file(file) != known.get(file.name):
+    known = {name: expected for expected, name in map(str.split, lines)}
+    if sha256 != known.get(file.name):
         raise Mistake(
             f"{file} must have the SHA-256 that came with macer, "
             f"{known.get(file.name, 'none')[:16]}…; the file is damaged: install macer again"
