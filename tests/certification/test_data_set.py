@@ -591,7 +591,7 @@ def test_at_a_radius_the_right_images_are_those_that_are_robust_too() -> None:
     contents: Any = SimpleNamespace(header=SimpleNamespace(radius=0.5, n=300), records=records)
     assert at_radius(contents).line() == (
         "radius 0.5: 2 of 4 images are robust, 1 of them with the right label (0.2500); 50 samples "
-        "an image, 6.0 times fewer than n = 300"
+        "per image, 6.0 times fewer than n = 300"
     )
 
 

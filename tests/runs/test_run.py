@@ -108,7 +108,7 @@ def test_damaged_metrics_are_refused(tmp_path):
     assert run.read_metrics() == [{"epoch": 1, "step": 3, "samples_per_second": 5.0}]
     for torn in ('{"st', "5", '{"epoch": 1, "step": 3}'):
         run.metrics.write_text(whole + torn)
-        with pytest.raises(Mistake, match=r"jsonl must have an epoch's metrics a line, .*; move "):
+        with pytest.raises(Mistake, match=r"must have one epoch's metrics per line, .*; move "):
             run.read_metrics()
 
 

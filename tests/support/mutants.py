@@ -271,7 +271,7 @@ MUTANTS = {
     ),
     "another header accepted": Mutant(
         "certification/journal.py",
-        "if differs := difference(found, header):",
+        "if differs := difference(written, header):",
         "if differs := None:",
         "certification/test_journal.py",
     ),
@@ -295,7 +295,7 @@ MUTANTS = {
     ),
     "another device's samples": Mutant(
         "audit/verify.py",
-        "        if made != found:",
+        "        if made != present:",
         "        if False:",
         "certification/test_data_set.py",
     ),
@@ -604,7 +604,7 @@ MUTANTS = {
     ),
     "digests unread": Mutant(
         "runs/model_file.py",
-        "if digest is not None and digest != _digest(tensors, found):",
+        "if digest is not None and digest != _digest(tensors, values):",
         "if False:",
         "runs/test_model_file.py",
     ),

@@ -27,11 +27,12 @@ from macer.smoothing.sampling import SOFT_UNIT, Tally
 from macer.smoothing.sequential import looks
 from macer.system.processor import instruction_set
 
-# Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
-# bits otherwise on other processors. It is a millionth of what a table prints.
+# How far a bound or radius that is computed again may be off, relative to itself and to σ: on other
+# processors libraries round the last bits differently. A table prints a million times less exactly.
 _ROUNDING = 2.0**-40
 
-# By default as many images are drawn again as find one of a hundred false records so surely.
+# By default so many images are drawn again that a false record is found with this probability, if
+# one in a hundred is false.
 CONFIDENCE = 0.95
 
 
@@ -54,8 +55,8 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     """The journal must have every image that it was asked for, and no other.
 
     Args:
-        expected: images that whoever checks demands besides.
-        partial: be content with those that the journal has.
+        expected: images that must be there too, whatever the journal was asked for.
+        partial: accept that images are missing.
     """
     header = contents.header
     if lacking := sorted(set(expected).difference(contents.records)):
@@ -95,13 +96,13 @@ def recompute(contents: Contents) -> int:
 
 
 def _sample_sizes(header: Header) -> list[int]:
-    """How many samples may lie behind a certificate; none where only a score was wanted."""
+    """The numbers of samples that a certificate may rest on; a score may rest on none."""
     sizes = [header.n] if header.radius is None else looks(header.n)
     return [*sizes, 0] if header.score else sizes
 
 
 def _check_counts(record: Record, header: Header) -> None:
-    """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
+    """Refuse more votes than samples, and sums that outputs of a soft classifier cannot have."""
     evidence, is_soft = record.certificate, bool(record.certificate.squares)
     if is_soft != (header.bound != "clopper-pearson"):
         raise AuditFailed(f"image {record.idx}: its counts are not those of {header.bound}")
@@ -174,12 +175,12 @@ def check_sources(
 ) -> PreparedModel:
     """The model and the data must be those that the certificates were made with.
 
-    Returns the model as it was certified, to draw samples again from.
+    Returns the model as it was certified, for drawing samples again.
     """
     header = contents.header
-    if header.data_sha256 != (found := fingerprint(split)):
+    if header.data_sha256 != (data_sha256 := fingerprint(split)):
         raise AuditFailed(
-            f"data_sha256 is {found[:16]}…, the journal names {header.data_sha256[:16]}…"
+            f"data_sha256 is {data_sha256[:16]}…, the journal names {header.data_sha256[:16]}…"
         )
     if header.sigma != target.sigma:
         raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header.sigma:g}")
@@ -230,18 +231,18 @@ def enough(images: int) -> int:
 
 def elsewhere(header: Header, device: torch.device) -> str | None:
     """Why the samples cannot be drawn again here: other arithmetic may give other counts."""
-    here = {
+    this_machine = {
         "device": device.type,
         "cpu": instruction_set(device),
         "torch": torch.__version__,
         "chunk": CHUNK,
     }
-    for name, found in here.items():
+    for name, present in this_machine.items():
         made = getattr(header, name)
-        if made is None and found is not None:
+        if made is None and present is not None:
             return f"the journal does not say which {name} they were drawn on"
-        if made != found:
-            return f"{name} must be {made}, got {found}"
+        if made != present:
+            return f"{name} must be {made}, got {present}"
     return None
 
 

@@ -1,8 +1,8 @@
-"""Whether a model may speak for certificates: only the function that they were made of may.
+"""What a network computes and which code it comes from: what certificates bind besides weights.
 
 The hash of a file covers weights, and the hash of a source covers code. Neither covers a tensor
 that is kept as a plain attribute, a file behind a wrapper, a hook or a global that the source
-reads. What the network computes does: a journal has its outputs on fixed noisy images.
+reads. The network's outputs on fixed noisy images do, and a journal has them.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from macer.models.modes import evaluating, network_dtype
 from macer.system.files import sha256_of_file
 from macer.system.user_code import names_a_function, source_of
 
-IMAGES = 16  # on which outputs are compared
-MOST_OUTPUTS = 16  # numbers kept of each image's logits; more classes are mixed into so many
+IMAGES = 16  # fixed images whose outputs are compared
+MOST_OUTPUTS = 16  # numbers kept per image; the logits of more classes are mixed into this many
 
 
 def outputs_of(
@@ -30,8 +30,8 @@ def outputs_of(
 ) -> Outputs:
     """The outputs of a prepared network on fixed noisy images, to six digits.
 
-    One number per class; of more than MOST_OUTPUTS classes as many sums with fixed random signs, in
-    which every logit counts.
+    One number per class. With more than MOST_OUTPUTS classes: that many sums of all logits, with
+    fixed random signs.
 
     Args:
         model: as certification runs it, in one precision on the device.
@@ -65,6 +65,6 @@ def probe_images(shape: Sequence[int], sigma: float) -> Tensor:
 
 
 def with_code(architecture: str) -> str:
-    """A network's name; with a user's own goes the hash of the file that its function is in."""
+    """A network's name; for a user's own network with the hash of the file that defines it."""
     file = source_of(architecture) if names_a_function(architecture) else None
     return f"{architecture}, source {sha256_of_file(file)[:16]}" if file else architecture

@@ -42,10 +42,10 @@ class Certification:
 
     model: PreparedModel
     split: Split  # test images, or training images that the model has not seen
-    headers: tuple[Header, ...]  # the first one's journal is asked for, the others' are soft
+    headers: tuple[Header, ...]  # one per journal; all but the first are of soft certificates
 
     def folders(self, folder: Path) -> list[Path]:
-        """Where each header's journal is: in FOLDER, those of soft ones in FOLDER/bernstein-β."""
+        """The folder of each journal: FOLDER, then FOLDER/bernstein-β for the soft ones."""
         return [folder, *(soft_folder(folder, header.beta) for header in self.headers[1:])]
 
     @property
@@ -193,7 +193,7 @@ def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | Non
     """Refuse a run's folder for certificates of another model, or of training images.
 
     Args:
-        own: a file that is known to have this SHA-256.
+        own: a file whose SHA-256 this is.
     """
     model = Run(folder).model
     if not model.is_file():
@@ -243,14 +243,14 @@ def certify_by_recipes(
 
 
 class AtRadius(NamedTuple):
-    """How many images of a journal of one radius are robust there, and at what cost."""
+    """How many images of a journal are robust at its one radius, and at what cost."""
 
     radius: float
     images: int
     robust: int
     correct: int  # of the robust ones
     n: int
-    samples: float  # drawn for an image in the mean
+    samples: float  # drawn per image, on average
 
     def line(self) -> str:
         """The same in words."""
@@ -259,7 +259,7 @@ class AtRadius(NamedTuple):
         return (
             f"radius {self.radius:g}: {self.robust} of {self.images} images are robust, "
             f"{self.correct} of them with the right label ({self.correct / self.images:.4f}); "
-            f"{self.samples:,.0f} samples an image, "
+            f"{self.samples:,.0f} samples per image, "
             f"{self.n / max(self.samples, 1):.1f} times fewer than n = {self.n:,}"
         )
 
@@ -317,7 +317,7 @@ def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> No
 
 
 def _blocks(todo: Sequence[int], size: int) -> Iterator[list[int]]:
-    """The images to pack together; each block is on the disk before the next is begun."""
+    """The images to certify together; a block is on the disk before the next one begins."""
     size = max(size, 1)
     for start in range(0, len(todo), size):
         yield list(todo[start : start + size])

@@ -1,11 +1,11 @@
 """The journal of certificates: append-only, one checksummed record per image.
 
 Every line is the first 16 digits of a SHA-256 and a JSON object. The first line is the header,
-which binds model, data and settings; the hash of every other line covers the header's, so that a
-record of another journal is not taken for one of this. The second line states which images were
-asked for, and so does a later one when more are. Each line after the header says its number. A
-record counts once it is on the disk, and is read from there when it is asked for: memory holds
-only where each image's record begins.
+which binds model, data and settings. The hash of every other line covers the header's hash, so
+that a record of another journal does not count here. The second line states which images were
+asked for; a later line does so when more are asked for. Each line after the header has its number.
+A record counts once it is on the disk. It is read from there when it is needed: memory holds only
+the place where each image's record begins.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ def read_journal(path: Path) -> Contents:
         return _Reading(path, file).contents
 
 
-# How each line after the header begins, by which its record is found without reading all of it.
+# How each line after the header begins: enough to find a record without parsing all of it.
 _BEGINNING = re.compile(rb'\{(?:"line":([0-9]{1,18}),)?"(idx|images)":(?:([0-9]{1,18}),)?')
 
 
@@ -137,7 +137,8 @@ class _Reading:
         body = _body(self.header_digest, line)
         begins = _BEGINNING.match(body) if body is not None else None
         if body is None or begins is None:
-            self.contents.dropped += line != b"\n"
+            if line != b"\n":
+                self.contents.dropped += 1
             return
         number, kind, idx = begins.groups()
         self._count(number)
@@ -150,9 +151,9 @@ class _Reading:
 
     def _count(self, number: bytes | None) -> None:
         if self.numbered:
-            here = int(number or 0)
-            self.contents.misplaced += here != self.last_number + 1
-            self.last_number = max(here, self.last_number)
+            line_number = int(number or 0)
+            self.contents.misplaced += line_number != self.last_number + 1
+            self.last_number = max(line_number, self.last_number)
 
     def _take_scope(self, body: bytes) -> None:
         try:
@@ -186,9 +187,9 @@ class Writer:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
         with finishing_first():  # or the table would lack records that are on the disk
-            begins = self._write([record.to_json() for record in fresh])
-            for record, begin in zip(fresh, begins, strict=True):
-                self._reading.records.remember(record.idx, begin)
+            offsets = self._write([record.to_json() for record in fresh])
+            for record, offset in zip(fresh, offsets, strict=True):
+                self._reading.records.remember(record.idx, offset)
 
     def state(self, indices: Collection[int]) -> None:
         """State that these images are asked for, unless the journal says so already."""
@@ -202,16 +203,16 @@ class Writer:
             self.contents.scope = scope_of(asked)
 
     def _write(self, contents: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Write lines to the disk; return where each begins."""
-        begins, offset, lines = [], self._file.tell(), []
+        """Write lines to the disk; return the byte where each begins."""
+        offsets, offset, lines = [], self._file.tell(), []
         for content in contents:
             lines.append(_line(self._reading.header_digest, self._numbered(content)))
-            begins.append(offset)
+            offsets.append(offset)
             offset += len(lines[-1])
         self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
-        return begins
+        return offsets
 
     def _numbered(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._reading.numbered:
@@ -254,8 +255,8 @@ def open_journal(
             yield writer
 
 
-def _check_same(path: Path, found: Header, header: Header) -> None:
-    if differs := difference(found, header):
+def _check_same(path: Path, written: Header, header: Header) -> None:
+    if differs := difference(written, header):
         name, was, now = differs
         advice = "; or set ATEN_CPU_CAPABILITY alike" if name == "cpu" else ""
         raise Mistake(
@@ -265,7 +266,7 @@ def _check_same(path: Path, found: Header, header: Header) -> None:
 
 
 def _mend_last_line(file: BinaryIO, reading: _Reading) -> None:
-    """Where the last write was cut off, remove the part of a record, which never counted."""
+    """If the last write was cut off, remove the piece of a record, which never counted."""
     file.seek(reading.end)
     if reading.last_line.endswith(b"\n"):
         return

@@ -1,4 +1,4 @@
-"""A data set certified by several processes, each some images, whose journals become one."""
+"""A data set certified by several processes: each writes a journal, and they become one."""
 
 import shutil
 from collections.abc import Iterable, Sequence
@@ -25,15 +25,15 @@ def certify_together(
     *,
     ranks: Ranks = ALONE,
 ) -> Contents:
-    """Certify images by all processes together: FOLDER/.parts/RANK is one's until the end.
+    """Certify images by all processes together; each writes to FOLDER/.parts/RANK until the end.
 
-    Parts that were left by processes that died are put into the folder's journal first, however
-    many there were and are, so that nothing that was recorded is done again.
+    First the parts of processes that died are put into the folder's journal, so that nothing that
+    was recorded is done again. The number of processes may be another than before.
     """
     ranks.first_does(lambda: gather(folder))
     if ranks.count == 1:
         return certify_data_set(certification, indices, folder)
-    # Of no images: other settings than those of the folder's journals are refused at once.
+    # Certifies no image, but refuses settings that differ from those of the folder's journals.
     ranks.first_does(lambda: certify_data_set(certification, [], folder, asked=indices))
     done = _certified(certification.folders(folder))
     mine = [i for i in indices if i not in done][ranks.rank :: ranks.count]
@@ -69,12 +69,12 @@ def _certified(folders: Iterable[Path]) -> set[int]:
 def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:
     """Put the certificates of several folders into one journal; all headers must be the same.
 
-    So machines or processes that certify some images each make the table that one would make.
-    Nothing is written unless all of them agree. The result's damaged lines are the parts'.
+    Several machines or processes thus make the table that a single one would make. Nothing is
+    written unless all of them agree. The result counts the damaged lines of all parts.
 
     Args:
-        known_wins: keep what the result has of an image, even if a part says otherwise, as one
-            that was certified again on a GPU may.
+        known_wins: keep the certificate that the result has of an image, even if a part has
+            another; an image that is certified again on a GPU may get another one.
     """
     parts = [read_journal(folder / JOURNAL) for folder in folders]
     header = parts[0].header

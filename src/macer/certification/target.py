@@ -62,21 +62,21 @@ class PreparedModel:
 def prepare(
     target: Target, *, precision: str, row_by_row: bool, device: torch.device
 ) -> PreparedModel:
-    """The target as certification runs it; of one command once."""
+    """The target as certification runs it; a command does this once."""
     network = for_inference(target.model, shape=target.shape, precision=precision, device=device)
     return PreparedModel(target, network, precision, row_by_row, device)
 
 
 def other_function(header: Header, model: PreparedModel) -> str | None:
     """Why a model is not the one that a journal's certificates are of; None if it is."""
-    found = model.target
-    if header.weights_sha256 != found.weights_sha256:
+    target = model.target
+    if header.weights_sha256 != target.weights_sha256:
         return (
-            f"weights_sha256 is {found.weights_sha256[:16]}…, the journal names "
+            f"weights_sha256 is {target.weights_sha256[:16]}…, the journal names "
             f"{header.weights_sha256[:16]}…"
         )
-    if header.model != found.architecture:
-        return f"the model is {found.architecture}, the journal names {header.model}"
+    if header.model != target.architecture:
+        return f"the model is {target.architecture}, the journal names {header.model}"
     if header.outputs is not None and not outputs_agree(
         header.outputs, model.outputs, header.precision
     ):
@@ -133,7 +133,7 @@ def find_target(
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
     """Refuse what names no model, and settings that do not belong to the model it names."""
     if in_zoo(name):
-        zoo_file(name)  # refuses a name that is none
+        zoo_file(name)  # refuses an unknown name
     elif weights is not None and (name in MODELS or names_a_function(name)):
         return
     if is_trained(name):
@@ -179,10 +179,10 @@ def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequen
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
             "choose another --dataset"
         )
-    for i, (known, found) in enumerate(zip(card.classes, classes, strict=True)):
-        if known != found:
+    for i, (known, given) in enumerate(zip(card.classes, classes, strict=True)):
+        if known != given:
             raise Mistake(
-                f"class {i} must be {known}, as {name} was trained, the data set has {found}; "
+                f"class {i} must be {known}, as {name} was trained, the data set has {given}; "
                 "choose another --dataset"
             )
     if sigma is not None and sigma != card.sigma:

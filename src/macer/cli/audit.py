@@ -190,7 +190,7 @@ def _sources(
     name = contents.header.dataset
     target = model.target or _own_model(run, contents.header.weights_sha256)
     split = load(name, contents.header.split, data)
-    found = find_target(
+    certified = find_target(
         target,
         sigma=contents.header.sigma,
         split=split,
@@ -199,7 +199,7 @@ def _sources(
         normalise=model.normalise,
         code=model.code,
     )
-    return contents, split, verification.check_sources(contents, found, split, device)
+    return contents, split, verification.check_sources(contents, certified, split, device)
 
 
 def _own_model(run: Path, sha256: str) -> str:

@@ -91,7 +91,7 @@ def certify(
     name = dataset or _dataset_of(target, known[1] if known else None)
     part = "train" if held_out else "test"
     split = load(name, part, data)
-    found = find_target(
+    model = find_target(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
         weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
@@ -103,19 +103,19 @@ def certify(
     processor = chosen_device(device)
     with joined(processor) as ranks:
         certification = plan_certification(
-            found, split, name, settings,
+            model, split, name, settings,
             device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
             family=len(indices) if family else None,
         )  # fmt: skip
         contents = certify_together(certification, indices, folder, ranks=ranks)
-    result = _told(contents, certification.folders(folder))
+    result = _print_result(contents, certification.folders(folder))
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
     return result
 
 
-def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
-    """Print what folders of certificates say: scores, or what holds at one radius."""
+def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
+    """Print what certificates say: scores, or how many images are robust at one radius."""
     from macer.certification.data_set import at_radius
     from macer.report.logs import read_log
 
@@ -127,9 +127,9 @@ def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
     }
     if contents.header.radius is None:
         return result | {"report": print_report([read_log(folder) for folder in folders])}
-    found = at_radius(contents)
-    print_line(found.line())
-    return result | {"at_radius": found}
+    robust = at_radius(contents)
+    print_line(robust.line())
+    return result | {"at_radius": robust}
 
 
 def _folder_of(target: str, weights: Path | None) -> Path:
@@ -176,7 +176,7 @@ def merge(*parts: Path, out: Path) -> Result:
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")
     print_line(f"{len(contents.records)} certificates in {out}")
-    return _told(contents, [out]) | {"dropped": contents.dropped}
+    return _print_result(contents, [out]) | {"dropped": contents.dropped}
 
 
 def predict(
@@ -218,11 +218,10 @@ def predict(
 
     if not images:
         raise Mistake("images must name at least one file, got none")
-    device_ = chosen_device(device)
     predictions = []
     for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=device_, code=code,
+        row_by_row=row_by_row, device=chosen_device(device), code=code,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)

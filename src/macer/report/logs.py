@@ -1,4 +1,4 @@
-"""Logs of certificates as this field writes them: tab-separated, one line an image."""
+"""Logs of certificates as this field writes them: tab-separated, one line per image."""
 
 import gzip
 import math
@@ -35,7 +35,7 @@ LARGEST = 1e6  # of radii and of sigma
 
 @dataclass(frozen=True, eq=False)
 class CertificateLog:
-    """Certificates of one model, one entry an image in the order of idx; None: not recorded."""
+    """Certificates of one model, one entry per image in the order of idx; None: not recorded."""
 
     name: str
     idx: NDArray[np.int64]
@@ -50,7 +50,7 @@ class CertificateLog:
     bound: str | None = None
     split: str | None = None  # train, of images that were held out; else the images are test images
     noise: str | None = None  # ordinary, where it was not exact
-    # Whether an image's class was estimated: a score passes over wrong ones.
+    # Whether an image's class was estimated; a score skips images whose selected class is wrong.
     estimated: NDArray[np.bool_] | None = None
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
 
@@ -98,7 +98,7 @@ def _asked(contents: Contents | None) -> NDArray[np.int64] | None:
 
 
 def _check_against(contents: Contents, file: Path, header: str, lines: Sequence[str]) -> None:
-    """Refuse a table that says something else than its journal; it may lack what came last."""
+    """Refuse a table that contradicts its journal; it may lack the last certificates."""
     first, *rest = (line.rstrip("\n") for line in table_lines(contents))
     known = {line.partition("\t")[0]: line for line in rest}
     for number, line in enumerate(lines, start=2):
@@ -120,7 +120,7 @@ def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def lacking(path: Path, log: CertificateLog) -> int:
-    """Certificates that a run's journal has and its table has not, as after a kill."""
+    """How many certificates a run's journal has and its table lacks, as after a kill."""
     return len(_recorded(path).difference(log.idx.tolist()))
 
 
@@ -152,7 +152,7 @@ def select(log: CertificateLog, images: Images) -> CertificateLog:
 
 
 def describe_images(log: CertificateLog) -> str:
-    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; training images so."""
+    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; and if of training."""
     return f"training {_describe(log)}" if log.split == "train" else _describe(log)
 
 
@@ -185,7 +185,7 @@ def _log_file(path: Path) -> Path:
 
 
 def _name(file: Path) -> str:
-    """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
+    """A run's log has the name of its folder; another its file's, without .gz, .tsv or .txt."""
     if file.name == TABLE:
         folder = file.resolve().parent
         run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""

@@ -36,8 +36,8 @@ Metrics = dict[str, Any]
 LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs take one thirtieth
 MOST_EPOCHS = 1 << 20
 LOOK = ("validation_accuracy", "validation_radius")
-# The types of a manifest's entries, as far as others are read from them.
-_REQUIRED = ("recipe", "data_sha256")
+_REQUIRED = ("recipe", "data_sha256")  # entries that every manifest has
+# The types of the entries that are read again; each may be null.
 _ENTRIES = {
     "recipe": dict,
     "data_sha256": str,
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def metrics(self) -> Path:
-        """One line an epoch."""
+        """One line per epoch."""
         return self.folder / METRICS
 
     @property
@@ -90,7 +90,7 @@ class Run:
         return manifest
 
     def read_recipe(self) -> TrainRecipe:
-        """The recipe that the run was asked for with, to be looked at: its names may be code."""
+        """The recipe that the run was begun with, only to look at: its names may be code."""
         fields = self.read_manifest()["recipe"]
         if fields is None:
             raise Mistake(
@@ -116,7 +116,7 @@ class Run:
             return lines
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Mistake(
-                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r:.200}; "
+                f"{self.metrics} must have one epoch's metrics per line, in JSON: {error!r:.200}; "
                 "move the file away to go on without it"
             ) from error
 
@@ -127,7 +127,7 @@ class Run:
 
 
 def _check_metrics(line: Metrics) -> None:
-    """Refuse the metrics of what can be no epoch; a loss may be any number."""
+    """Refuse metrics that no epoch can have; a loss may be any number."""
     for name in ("epoch", "step", "samples_per_second"):
         value = line[name]
         if not isinstance(value, int | float) or not 0 < value < 1e18:
@@ -173,7 +173,7 @@ def open_run(
 
 
 def new_run(folder: Path, record: dict[str, Any]) -> Run:
-    """Make a run in a new folder: its manifest, of a record and of what macer it was made with."""
+    """Make a run in a new folder: its manifest has the record, and the versions it is made with."""
     run = Run(folder)
     if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
@@ -272,7 +272,7 @@ def load_model(
 
 
 def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel:
-    """As `load_model`, with the file and its hash, both of which are read once."""
+    """As `load_model`, with the file and its hash; the file is read once."""
     file = model_file(target)
     content = read_file(file)
     sha256 = hashlib.sha256(content).hexdigest()

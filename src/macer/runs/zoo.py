@@ -18,7 +18,7 @@ def zoo_names() -> list[str]:
 
 
 def in_zoo(target: Path | str) -> bool:
-    """Whether a target has the form zoo:NAME, be there such a model or not."""
+    """Whether a target has the form zoo:NAME; such a model need not exist."""
     return str(target).startswith(PREFIX)
 
 
@@ -49,12 +49,12 @@ def shipped_certificates(target: Path | str) -> Path:
 
 def user_folder(target: Path | str) -> Path:
     """The folder for what a user makes with zoo:NAME: never one of the installed package."""
-    zoo_file(target)  # refuses a name that is none
+    zoo_file(target)  # refuses an unknown name
     return Path("runs") / f"zoo-{_name(target)}"
 
 
 def certificates_folder(target: Path | str) -> Path:
-    """The folder with a target's certificates; of zoo:NAME the user's, else those it came with."""
+    """The folder with a target's certificates; for zoo:NAME the user's, else the shipped ones."""
     if not in_zoo(target):
         return Path(target)
     own, shipped = user_folder(target), shipped_certificates(target)
