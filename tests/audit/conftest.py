@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from half_space import SHAPE, SIGMA, SPLIT, HalfSpace
 from journals import HEADER
 
-from macer.certification.journal import Record, open_journal, read_journal
+from macer.certification.journal import open_journal, read_journal
 from macer.certification.largest_radius import certify
+from macer.certification.record import Record
 from macer.certification.target import Target
 
 
@@ -26,7 +29,7 @@ def journal(tmp_path, target):
             bound=bound,
             beta=beta,
         )
-        header = HEADER | {"sigma": SIGMA, "n": 2000, "bound": bound, "beta": beta}
+        header = replace(HEADER, sigma=SIGMA, n=2000, bound=bound, beta=beta)
         path = tmp_path / "certificates.journal"
         with open_journal(path, header) as writer:
             writer.append(Record(i, 1, change(c), 0.0) for i, c in enumerate(certificates))

@@ -113,7 +113,7 @@ def test_what_judges_is_asked_about_the_images_attacked(journal, target, monkeyp
         return draw(sampler, num, purpose)
 
     contents = journal(lambda c: replace(c, label=ABSTAIN, radius=0.0) if c.radius < 0.2 else c)
-    contents = replace(contents, header=contents.header | {"exact": exact})
+    contents = replace(contents, header=replace(contents.header, exact=exact))
     monkeypatch.setattr(Sampler, "draw", spy)
     attacked(contents, target, scale=1e-9, restarts=1, seed=7, n=1234)
     [(images, n, seed, sigma, indices)] = asked

@@ -21,11 +21,12 @@ from macer.certification.data_set import (
     _blocks,
     at_radius,
     certify_by_recipes,
-    certify_data_set,
-    chosen_images,
+    plan_certification,
 )
-from macer.certification.journal import open_journal, read_journal, write_table
+from macer.certification.header import Header
+from macer.certification.journal import open_journal, read_journal
 from macer.certification.largest_radius import Certificate, Kind, certify
+from macer.certification.table import write_table
 from macer.certification.target import find_target, weights_digest
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
@@ -200,7 +201,7 @@ def test_certificates_of_another_device_are_not_drawn_again(
     certified("one", "--stop", "2")
     contents = read_journal(Path("one/certificates.journal"))
     path = Path("two/certificates.journal")
-    with open_journal(path, contents.header | {"device": "cuda"}, [0, 1]) as journal:
+    with open_journal(path, replace(contents.header, device="cuda"), [0, 1]) as journal:
         journal.append(contents.records.values())
     write_table(read_journal(path), Path("two/certificates.tsv"))
     capsys.readouterr()
@@ -243,7 +244,7 @@ def test_a_network_whose_rows_mix_is_certified_row_by_row_and_audited(
     shutil.rmtree("rows")
     assert main([*mixing, "--row-by-row"]) == 0
     header = read_journal(Path("rows/certificates.journal")).header
-    assert (header["row_by_row"], header["rows"]) == (True, 1)
+    assert (header.row_by_row, header.rows) == (True, 1)
     asked = ["--target", "nets:mixing"]
     assert main(["verify", "rows", *asked, "--resample", "2"]) == 0
     attack = ["--images", "1", "--steps", "1", "--restarts", "1", "--m", "2", "--n", "50"]
@@ -254,7 +255,8 @@ def test_certificates_from_before_row_by_row_are_continued_and_audited() -> None
     certified("now", "--stop", "3")
     contents = read_journal(Path("now/certificates.journal"))
     later = ("row_by_row", "family", "cpu", "outputs")
-    before = {k: value for k, value in contents.header.items() if k not in later} | {"format": 1}
+    entries = contents.header.to_json() | {"format": 1}
+    before = Header.from_json({k: value for k, value in entries.items() if k not in later})
     with open_journal(Path("old/certificates.journal"), before) as journal:
         journal.append(contents.records.values())
     assert certified("old", "--stop", "5") == certified("now", "--stop", "5")
@@ -477,11 +479,11 @@ def test_the_journals_header_binds_weights_data_and_settings() -> None:
     header = read_journal(Path("a/certificates.journal")).header
     split = load("mnist-sample", "test")
     target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
-    assert header["weights_sha256"] == weights_digest(target.model)
+    assert header.weights_sha256 == weights_digest(target.model)
     source = hashlib.sha256(Path("nets.py").read_bytes()).hexdigest()[:16]
-    assert header["model"] == target.architecture == f"nets:net, source {source}"
-    assert header["dataset"] == "mnist-sample"
-    assert (header["n0"], header["n"], header["alpha"], header["sigma"]) == (40, 300, 0.001, 0.5)
+    assert header.model == target.architecture == f"nets:net, source {source}"
+    assert header.dataset == "mnist-sample"
+    assert (header.n0, header.n, header.alpha, header.sigma) == (40, 300, 0.001, 0.5)
 
 
 def test_a_digest_of_weights_changes_with_any_of_them() -> None:
@@ -491,28 +493,6 @@ def test_a_digest_of_weights_changes_with_any_of_them() -> None:
     with torch.no_grad():
         model[0].bias[1] += 1e-6
     assert weights_digest(model) != digest
-
-
-def test_images_are_chosen_as_the_field_counts_them() -> None:
-    assert chosen_images(10, 1, None, 3) == [3, 6, 9]
-    assert chosen_images(10, 0, 4, 1) == [0, 1, 2, 3]
-    assert chosen_images(10, 4, 10, 3) == [6, 9]
-    assert chosen_images(10, 2, None, 2, first=7) == [8]
-    assert chosen_images(10, 8, None, 1, first=7) == [8, 9]
-
-
-@pytest.mark.parametrize(
-    ("piece", "message"),
-    [
-        ((-1, None, 1), "start must be at least 0, got -1"),
-        ((0, 11, 1), "stop must be at most the number of images, 10, got 11"),
-        ((0, None, 0), "skip must be at least 1, got 0"),
-        ((10, None, 1), "no image i has 10 ≤ i < 10 and i % 1 = 0"),
-    ],
-)
-def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
-    with pytest.raises(Mistake, match=f"^{message}$"):
-        chosen_images(10, *piece)
 
 
 def test_other_weights_do_not_continue_a_journal(
@@ -611,10 +591,10 @@ def test_at_a_radius_the_right_images_are_those_that_are_robust_too() -> None:
         )
         for i, (label, selected, true) in enumerate(labels)
     }
-    contents: Any = SimpleNamespace(header={"radius": 0.5, "n": 300}, records=records)
+    contents: Any = SimpleNamespace(header=SimpleNamespace(radius=0.5, n=300), records=records)
     assert at_radius(contents).line() == (
         "radius 0.5: 2 of 4 images are robust, 1 of them with the right label (0.2500); 50 samples "
-        "an image, 6.0 times fewer than n = 300"
+        "per image, 6.0 times fewer than n = 300"
     )
 
 
@@ -641,10 +621,9 @@ def test_a_batch_size_below_1_is_refused() -> None:
     split = load("mnist-sample", "test")
     target = find_target("nets:net", sigma=0.5, split=split, classes=DIGITS)
     with pytest.raises(Mistake, match="batch_size must be at least 1, got 0"):
-        certify_data_set(
-            target, split, "mnist-sample", [0], CertifyRecipe(), Path("a"),
-            device=torch.device("cpu"), batch_size=0,
-        )  # fmt: skip
+        plan_certification(
+            target, split, "mnist-sample", CertifyRecipe(), device=torch.device("cpu"), batch_size=0
+        )
 
 
 def test_a_family_cannot_grow_and_its_level_is_that_of_all_its_images(
@@ -652,7 +631,7 @@ def test_a_family_cannot_grow_and_its_level_is_that_of_all_its_images(
 ) -> None:
     certified("a", "--stop", "10", "--family")
     header = read_journal(Path("a/certificates.journal")).header
-    assert header["family"] == 10 and header["alpha"] == 0.001 / 10
+    assert header.family == 10 and header.alpha == 0.001 / 10
     capsys.readouterr()
     again = ["certify", "nets:net", "--out", "a", *SETTINGS, "--start", "10", "--stop", "20"]
     assert main([*again, "--family"]) == 2
@@ -710,4 +689,4 @@ def test_a_run_of_ones_own_arrays_needs_a_data_set_to_be_certified(
     assert held_out.startswith("macer: held_out needs a run that held images out, got run")
     assert file == line.format("run/model.safetensors")
     assert main(["certify", "run", "--dataset", "mnist-sample", "--n", "100", "--stop", "2"]) == 0
-    assert read_journal(Path("run/certificates.journal")).header["dataset"] == "mnist-sample"
+    assert read_journal(Path("run/certificates.journal")).header.dataset == "mnist-sample"

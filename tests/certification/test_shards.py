@@ -5,15 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 from examples import bytes_of
 from processes import torchrun
 
-from macer.certification.data_set import certify_data_set
-from macer.certification.journal import Contents, merge_journals
-from macer.certification.shards import certify_together, gather
+from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.journal import Contents
+from macer.certification.shards import certify_together, gather, merge_journals
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
@@ -74,36 +75,40 @@ class Certifier:
     """Certifies digits into folders, and notes which were asked for where."""
 
     def __init__(self, soft_betas: tuple[float, ...] = ()) -> None:
-        self.split, self.soft_betas = load("mnist-sample", "test"), soft_betas
+        self.split = load("mnist-sample", "test")
         self.target = find_target(
             MODEL, sigma=None, split=self.split, classes=classes_of("mnist-sample")
         )
+        self.certification = plan_certification(
+            self.target, self.split, "mnist-sample", CertifyRecipe(n0=20, n=200),
+            device=torch.device("cpu"), soft_betas=soft_betas,
+        )  # fmt: skip
         self.asked: list[tuple[str, list[int]]] = []
         self.late: dict[str, float] = {}  # seconds that a folder's work waits
-        self.lock = threading.Lock()  # torch.fx takes one network apart at a time
 
     def __call__(
         self, folder: Path, indices: Sequence[int], asked: Sequence[int] | None = None
     ) -> Contents:
         self.asked.append((str(folder), list(indices)))
         time.sleep(self.late.get(str(folder), 0))
-        recipe = CertifyRecipe(n0=20, n=200)
-        with self.lock:
-            return certify_data_set(
-                self.target, self.split, "mnist-sample", indices, recipe, folder,
-                device=torch.device("cpu"), soft_betas=self.soft_betas, asked=asked,
-            )  # fmt: skip
+        return certify_data_set(self.certification, indices, folder, asked=asked)
 
 
 def together(certifier: Certifier, indices: Sequence[int], threads: int) -> list[Contents]:
     """What each of some threads gets that certify into the folder `run`."""
+
+    def noted(_, indices: Sequence[int], folder: Path, **asked: Sequence[int]) -> Contents:
+        return certifier(folder, indices, **asked)
+
     barrier, said = threading.Barrier(threads), {}
     ranks = [Thread(rank, threads, barrier, said) for rank in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
+    with (
+        patch("macer.certification.shards.certify_data_set", noted),
+        ThreadPoolExecutor(threads) as pool,
+    ):
         done = [
             pool.submit(
-                certify_together, certifier, Path("run"), indices,
-                soft_betas=certifier.soft_betas, ranks=one,
+                certify_together, certifier.certification, indices, Path("run"), ranks=one
             )
             for one in ranks
         ]  # fmt: skip
@@ -177,7 +182,7 @@ def test_what_the_folder_has_of_an_image_stays(here, monkeypatch):
     assert certify("run", "--stop", "2") == 0
     assert certify("run/.parts/0", "--stop", "2") == 0
     before = Path("run/certificates.tsv").read_bytes()
-    monkeypatch.setattr("macer.certification.journal._claim", lambda record: object())
+    monkeypatch.setattr("macer.certification.shards._claim", lambda record: object())
     with pytest.raises(Mistake, match="must have the certificate it has in"):
         merge_journals([Path("run/.parts/0")], Path("run"))
     gather(Path("run"))

@@ -748,7 +748,7 @@ MISTAKES = [
         "no image of run is left by start 0, stop 0, skip 1: the log has 0…5\n",
     ),
     ("report run --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
-    ("report run --skip 0", "skip must be ≥ 1, got 0\n"),
+    ("report run --skip 0", "skip must be at least 1, got 0\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
     ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),

@@ -11,11 +11,12 @@ from examples import DATA, published_logs
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.cli.app import main
+from macer.data.selection import Images
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.experiments import paper_figures, paper_tables
 from macer.experiments import paper_runs as reproduction
-from macer.experiments.paper import Images, Item, Row, images_of, item_names, only, read_item
+from macer.experiments.paper import Item, Row, images_of, item_names, only, read_item
 from macer.experiments.paper_runs import Reproduction, find, reproduce
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report import markup as forms
@@ -121,7 +122,7 @@ def test_certificates_alone_count_and_are_left_alone(tmp_path, tiny_data):
     reproduced(item, folder, images_of("cifar10"), settings=CertifyRecipe(n=10))
     assert sorted(path for path in folder.rglob("*")) == before and tiny_data == []
     for one, log in zip(find(item, folder), published_logs(), strict=False):
-        window = select(log, 500, 1000)
+        window = select(log, Images(500, 1000))
         assert average_certified_radius(one.log) == average_certified_radius(window)
         assert one.remark == "certificates alone, without their training"
 
@@ -152,7 +153,7 @@ def test_the_table_has_the_authors_certificates_below_what_they_published(tmp_pa
 
 def test_rows_of_different_images_or_n_say_which_they_have():
     item = tiny_item()
-    logs = [replace(select(published_logs()[0], 0, 20), n=n) for n in (500, 2000)]
+    logs = [replace(select(published_logs()[0], Images(0, 20)), n=n) for n in (500, 2000)]
     rows = [Reproduction(row, log) for row, log in zip(item.rows, logs, strict=True)]
     told = paper_tables.notes(item, rows)
     assert "here: images 0…19 (20) · n differs · α not recorded; ± is one standard" in told[1]
@@ -163,7 +164,7 @@ def test_rows_of_different_images_or_n_say_which_they_have():
 def test_times_are_those_of_the_run(tmp_path):
     row = replace(tiny_item().rows[0], epoch_seconds=504.0, epochs=440, hours=61.6)
     item = replace(tiny_item(shows="time"), rows=(row,))
-    log = select(published_logs()[0], 0, 20)
+    log = select(published_logs()[0], Images(0, 20))
     ours = Reproduction(row, log, epochs=4, speed={"seconds": 720.0})
     header, (paper, here) = paper_tables.cells(item, [ours])
     assert header == ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]

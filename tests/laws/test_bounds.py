@@ -1,5 +1,6 @@
 """A bound is what its record says, whatever its name: hard or soft, to all who use it."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,13 @@ def strange(request, monkeypatch) -> str:
     return request.param
 
 
+def with_bound(header, bound):
+    """The header with a bound that no journal's file may name."""
+    changed = copy(header)
+    object.__setattr__(changed, "bound", bound)
+    return changed
+
+
 def certificates(bound):
     images = torch.from_numpy(SPLIT.images)
     return certify(Brightness(), images, sigma=SIGMA, n=N, bound=bound)
@@ -54,12 +62,12 @@ def certificates(bound):
 
 def contents_of(bound, tmp_path) -> Contents:
     """A journal's contents with that bound in its header; the file has a known one."""
-    settings = HEADER | {"sigma": SIGMA, "n": N}
+    settings = replace(HEADER, sigma=SIGMA, n=N)
     path = tmp_path / "certificates.journal"
     with open_journal(path, settings, range(2)) as journal:
         journal.append(Record(i, 1, c, 0.0) for i, c in enumerate(certificates(bound)))
     contents = read_journal(path)
-    return replace(contents, header=contents.header | {"bound": bound})
+    return replace(contents, header=with_bound(contents.header, bound))
 
 
 def test_certificates_are_those_of_the_bound_it_stands_for(strange):
@@ -80,7 +88,7 @@ def test_the_audit_recomputes_them_and_refuses_counts_of_the_other_sort(strange,
     contents = contents_of(strange, tmp_path)
     assert recompute(contents) == 2
     other = "clopper-pearson" if BOUNDS[strange].soft else "bernstein"
-    wrong = replace(contents, header=contents.header | {"bound": other})
+    wrong = replace(contents, header=with_bound(contents.header, other))
     with pytest.raises(AuditFailed, match=f"^image 0: its counts are not those of {other}$"):
         recompute(wrong)
 

@@ -29,7 +29,8 @@ from macer.audit.verify import (
     resample,
 )
 from macer.certification.conclusions import conclude
-from macer.certification.journal import Contents, _line, read_journal, write_table
+from macer.certification.journal import Contents, _line, read_journal
+from macer.certification.table import write_table
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
@@ -81,7 +82,7 @@ class Desk:
         check_complete(contents, expected, partial=False)
         recompute(contents)
         check_table(contents, self.folder / "certificates.tsv")
-        check_sources(contents, self.target, self.split, CPU)
+        self.model = check_sources(contents, self.target, self.split, CPU)
         return contents
 
 
@@ -296,7 +297,7 @@ def test_counts_that_no_arithmetic_contradicts_are_found_by_drawing_again(desk, 
         desk.write(RESAMPLED[way](lines, draw))
         contents = desk.audit()  # the class says so: not found before
         with pytest.raises(AuditFailed, match="drawing its samples again gives other counts"):
-            for _ in resample(contents, desk.target, desk.split, images=IMAGES, device=CPU):
+            for _ in resample(contents, desk.model, desk.split, images=IMAGES):
                 pass
 
 

@@ -11,7 +11,7 @@ import torch
 from processes import surroundings
 from torch import nn
 
-from macer.certification.data_set import certify_data_set
+from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.target import Target, weights_digest
 from macer.data.sets import Split
 from macer.recipes import CertifyRecipe
@@ -28,10 +28,9 @@ def measure(folder: Path) -> None:
     pixels = np.random.default_rng(0).integers(256, size=(IMAGES, 1, 4, 4), dtype=np.uint8)
     split = Split(pixels, np.zeros(IMAGES, np.int64))
     target = Target(model, "net", "net", 0.25, (1, 4, 4), 10, weights_digest(model))
+    certification = plan_certification(target, split, "noise", RECIPE, device=torch.device("cpu"))
     for images in (*WARM_UP, IMAGES):
-        certify_data_set(
-            target, split, "noise", range(images), RECIPE, folder, device=torch.device("cpu")
-        )
+        certify_data_set(certification, range(images), folder)
         sys.stdout.write("{images} {VmRSS} {VmHWM}\n".format(images=images, **kibibytes()))
 
 

@@ -12,7 +12,7 @@ import torch
 from processes import surroundings
 from torch import nn
 
-from macer.certification.data_set import certify_data_set
+from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.journal import read_journal
 from macer.certification.target import Target, weights_digest
 from macer.data.sets import Split, load
@@ -60,10 +60,10 @@ def in_order(order: str, images: int) -> list[int]:
 def table(target, split, folder, recipe=RECIPE, *, batch_size=None, workers=1, order="natural"):
     """The bytes of certificates.tsv."""
     torch.set_num_threads(workers)
-    certify_data_set(
-        target, split, "digits", in_order(order, len(split.labels)), recipe, folder,
-        device=torch.device("cpu"), batch_size=batch_size,
-    )  # fmt: skip
+    certification = plan_certification(
+        target, split, "digits", recipe, device=torch.device("cpu"), batch_size=batch_size
+    )
+    certify_data_set(certification, in_order(order, len(split.labels)), folder)
     return (folder / "certificates.tsv").read_bytes()
 
 

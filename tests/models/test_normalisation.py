@@ -204,8 +204,8 @@ def test_a_file_is_certified_and_verified_as_the_model_it_came_from() -> None:
     images = torch.from_numpy(load("mnist-sample", "test").images[:4])
     expected = certify(model, images, sigma=0.5, n0=20, n=100)
     assert [contents.records[i].certificate for i in range(4)] == expected
-    assert contents.header["weights_sha256"] == read_weights(Path("w.pth")).sha256
-    assert contents.header["model"] == "lenet, mean 0.1, std 0.3"
+    assert contents.header.weights_sha256 == read_weights(Path("w.pth")).sha256
+    assert contents.header.model == "lenet, mean 0.1, std 0.3"
     verify = ["verify", "certs", "--target", *named, "--resample", "4", "--device", "cpu"]
     assert main(verify) == 0
 

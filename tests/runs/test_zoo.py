@@ -107,8 +107,8 @@ def test_certificates_of_a_zoo_model_bind_its_file_and_stay_out_of_the_package(d
     certified()
     assert capsys.readouterr().out.endswith("\ncertificates: runs/zoo-digits-0.50\n")
     journal = read_journal(Path("runs/zoo-digits-0.50/certificates.journal"))
-    assert journal.header["weights_sha256"] == sha256_of_file(digits)
-    assert journal.header["sigma"] == 0.5 and len(journal.records) == 3
+    assert journal.header.weights_sha256 == sha256_of_file(digits)
+    assert journal.header.sigma == 0.5 and len(journal.records) == 3
     assert contents(zoo.FOLDER) == before
     certified("--out", "elsewhere")
     assert "certificates: " not in capsys.readouterr().out

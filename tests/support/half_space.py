@@ -8,8 +8,9 @@ from scipy.stats import norm
 from torch import nn
 
 from macer.audit.falsify import Search, chosen_records, falsify
-from macer.certification.journal import Record
 from macer.certification.largest_radius import certify
+from macer.certification.record import Record
+from macer.certification.target import prepare
 from macer.data.sets import Split
 
 SIGMA = 0.25
@@ -54,8 +55,9 @@ def inflated(factor):
 def attacked(contents, target, *, images=100, **changes):
     search = replace(SEARCH, **changes)
     records = chosen_records(contents, images)
-    device = torch.device("cpu")
-    return list(falsify(contents, records, target, SPLIT, search, device=device))
+    header, device = contents.header, torch.device("cpu")
+    model = prepare(target, precision=header.precision, row_by_row=header.row_by_row, device=device)
+    return list(falsify(contents, records, model, SPLIT, search))
 
 
 def record_of(*, label=1, radius=0.5, p_a=None, idx=0):

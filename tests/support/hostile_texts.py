@@ -193,7 +193,7 @@ MANIFESTS = {
     ),
 }
 
-METRICS_WORDS = "metrics.jsonl must have an epoch's metrics a line, in JSON: "
+METRICS_WORDS = "metrics.jsonl must have one epoch's metrics per line, in JSON: "
 
 
 def metrics(content: Any, words: str = METRICS_WORDS) -> Case:

@@ -88,8 +88,8 @@ MUTANTS = {
     ),
     "every bound soft but one": Mutant(
         "audit/verify.py",
-        'is_soft != bound_named(header["bound"]).soft',
-        'is_soft != (header["bound"] != "clopper-pearson")',
+        "is_soft != bound_named(header.bound).soft",
+        'is_soft != (header.bound != "clopper-pearson")',
         "laws/test_bounds.py",
     ),
     "too few samples for a bound": Mutant(
@@ -274,10 +274,10 @@ MUTANTS = {
         "certification/test_smooth.py",
     ),
     "radius printed rounded up": Mutant(
-        "certification/journal.py",
+        "certification/table.py",
         "rounding=ROUND_FLOOR",
         "rounding='ROUND_CEILING'",
-        "certification/test_journal.py",
+        "certification/test_table.py",
     ),
     "damaged records read": Mutant(
         "certification/journal.py",
@@ -287,12 +287,12 @@ MUTANTS = {
     ),
     "another header accepted": Mutant(
         "certification/journal.py",
-        "if differs := difference(found, header):",
+        "if differs := difference(written, header):",
         "if differs := None:",
         "certification/test_journal.py",
     ),
     "two certificates of an image merged": Mutant(
-        "certification/journal.py",
+        "certification/shards.py",
         "if known is not records and _claim(known[idx]) != _claim(records[idx]):",
         "if False:",
         "certification/test_data_set.py",
@@ -311,7 +311,7 @@ MUTANTS = {
     ),
     "another device's samples": Mutant(
         "audit/verify.py",
-        "        if made != found:",
+        "        if made != present:",
         "        if False:",
         "certification/test_data_set.py",
     ),
@@ -392,7 +392,7 @@ MUTANTS = {
     ),
     "labels in another precision than the certificates'": Mutant(
         "certification/predict_files.py",
-        'if header["precision"] != precision:',
+        "if header.precision != model.precision:",
         "if False:",
         "certification/test_predict_files.py",
     ),
@@ -542,8 +542,8 @@ MUTANTS = {
     ),
     "a header that need not have all": Mutant(
         "certification/header.py",
-        'if header.get("format", 1) != 1 else set()',
-        "if False else set()",
+        'optional = {"split"} if',
+        'optional = {"split"} if False and',
         "laws/test_forgery.py",
     ),
     "doubled records verified": Mutant(
@@ -566,7 +566,7 @@ MUTANTS = {
     ),
     "resampling compares labels": Mutant(
         "audit/verify.py",
-        'if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):',
+        "if not _follows(contents.records[idx].certificate, certificate, header.sigma):",
         "if contents.records[idx].certificate.label != certificate.label:",
         "laws/test_forgery.py",
     ),
@@ -577,25 +577,25 @@ MUTANTS = {
         "audit/test_verify.py",
     ),
     "another network's outputs": Mutant(
-        "certification/authority.py",
-        'header["outputs"], found.outputs',
-        'header["outputs"], header["outputs"]',
+        "certification/target.py",
+        "header.outputs, model.outputs",
+        "header.outputs, header.outputs",
         "certification/test_authority.py",
     ),
     "a network exchanged in the middle": Mutant(
         "certification/header.py",
-        'if name == "outputs":\n        return not',
-        'if name == "outputs":\n        return True or not',
+        "or outputs_agree(a.outputs, b.outputs, a.precision)",
+        "or True",
         "certification/test_authority.py",
     ),
     "a family that grows": Mutant(
         "certification/journal.py",
-        "if family is not None and count > family:",
+        "if header.family is not None and count > header.family:",
         "if False:",
         "certification/test_journal.py",
     ),
     "a scope that is not stated": Mutant(
-        "certification/journal.py",
+        "certification/shards.py",
         "journal.state({i for scope in scopes",
         "set({i for scope in scopes",
         "certification/test_data_set.py",
@@ -635,13 +635,13 @@ MUTANTS = {
     ),
     "digests unread": Mutant(
         "runs/model_file.py",
-        "if digest is not None and digest != _digest(tensors, found):",
+        "if digest is not None and digest != _digest(tensors, values):",
         "if False:",
         "runs/test_model_file.py",
     ),
     "zoo files unchecked": Mutant(
         "runs/zoo.py",
-        "if sha256_of_file(file) != known.get(file.name):",
+        "if sha256 != known.get(file.name):",
         "if False:",
         "runs/test_zoo.py",
     ),
@@ -653,7 +653,7 @@ MUTANTS = {
     ),
     "audit without arithmetic": Mutant(
         "audit/verify.py",
-        'if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):',
+        "if not _follows(evidence, _concluded(contents, record), contents.header.sigma):",
         "if False:",
         "audit/test_verify.py",
     ),
@@ -682,10 +682,10 @@ MUTANTS = {
         "experiments/test_paper_runs.py",
     ),
     "images of the training among the held-out ones": Mutant(
-        "certification/data_set.py",
-        "start = max(start, first)",
-        "start = max(start, 0)",
-        "training/test_held_out.py",
+        "data/selection.py",
+        "start = max(self.start, first)",
+        "start = max(self.start, 0)",
+        "data/test_selection.py",
     ),
     "held-out images of other data": Mutant(
         "training/held_out.py",
@@ -725,7 +725,7 @@ MUTANTS = {
     ),
     "arrays certified as a data set of that name": Mutant(
         "cli/certify.py",
-        "if name == ARRAYS:",
+        "if card.dataset == ARRAYS:",
         "if False:",
         "certification/test_data_set.py",
     ),
@@ -878,14 +878,14 @@ MUTANTS = {
     ),
     "soft settings not checked": Mutant(
         "certification/data_set.py",
-        "for one in recipes:\n",
-        "for one in recipes[:1]:\n",
+        "for each in recipes:\n",
+        "for each in recipes[:1]:\n",
         "certification/test_data_set.py::test_settings_that_make_no_sense_together_are_refused_before_anything_is_written",
     ),
     "certificates recorded twice": Mutant(
         "certification/data_set.py",
-        "                            if i not in journal.contents.records\n",
-        "",
+        "(r for r in records if r.idx not in journal.contents.records)",
+        "(records)",
         "certification/test_data_set.py::test_soft_certificates_come_from_the_samples_of_the_hard_ones",
     ),
     "one noise for all predicted images": Mutant(

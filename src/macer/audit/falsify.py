@@ -17,12 +17,13 @@ from macer.attacks.geometry import norm, to_grid
 from macer.attacks.images import pgd
 from macer.audit.judge import LEVEL, Trial, judge
 from macer.certification.certificate import ABSTAIN
-from macer.certification.journal import Contents, Record
+from macer.certification.journal import Contents
+from macer.certification.record import Record
 from macer.certification.settings import as_images
-from macer.certification.target import Target
+from macer.certification.target import PreparedModel, Target
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.models.inference import for_inference
+from macer.recipes import check_seed
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose, fill_normal
@@ -56,8 +57,7 @@ class Search:
             raise Mistake(
                 f"n must be at least {fewest} to confirm anything at level {LEVEL:g}, got {self.n}"
             )
-        if not 0 <= self.seed < 2**63:
-            raise Mistake(f"seed must be in [0, 2⁶³), got {self.seed}")
+        check_seed(self.seed)
 
 
 def chosen_records(contents: Contents, images: int) -> list[Record]:
@@ -79,19 +79,15 @@ def chosen_records(contents: Contents, images: int) -> list[Record]:
 def falsify(
     contents: Contents,
     records: Sequence[Record],
-    target: Target,
+    model: PreparedModel,
     split: Split,
     search: Search,
-    *,
-    device: torch.device,
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield one judged trial per start."""
     header = contents.header
-    soft = bound_named(header["bound"]).soft
+    soft = bound_named(header.bound).soft
     # The copy that was certified judges; the attack uses the original, which has gradients.
-    certified = for_inference(
-        target.model, shape=target.shape, precision=header["precision"], device=device
-    )
+    target, device = model.target, model.device
     target.model.to(device)
     target.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     size = max(1, _ROWS // search.m)
@@ -102,13 +98,13 @@ def falsify(
         for restart in range(search.restarts):
             attacked = attack(target, pixels, block, search, restart)
             sampler = Sampler(
-                model=certified,
-                images=as_images(attacked, exact=header["exact"]),
+                model=model.network,
+                images=as_images(attacked, exact=header.exact),
                 sigma=target.sigma,
                 seed=search.seed,
                 indices=[record.idx + restart * _RESTART_OFFSET for record in block],
-                betas=(header["beta"],) if soft else (),
-                row_by_row=header.get("row_by_row", False),
+                betas=(header.beta,) if soft else (),
+                row_by_row=header.row_by_row,
             )
             tally = sampler.draw(search.n, Purpose.JUDGEMENT)
             totals = tally.first[:, 0] if soft else tally.votes

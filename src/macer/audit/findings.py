@@ -38,7 +38,7 @@ def findings(trials: Sequence[Trial], contents: Contents) -> Findings:
         flipped_beyond=len(flips - inside),
         violated=len({trial.idx for trial in trials if trial.violated}),
         closest=min(trials, key=lambda trial: trial.p_a_upper - trial.demanded),
-        alpha=contents.header["alpha"],
+        alpha=contents.header.alpha,
         looked_at=sum(idx <= images[-1] for idx in contents.records),
     )
 
@@ -75,7 +75,7 @@ def check(trials: Sequence[Trial], contents: Contents) -> None:
         )
     false, images = (len({trial.idx for trial in group}) for group in (falsified, trials))
     raise AuditFailed(
-        f"{false} of {images} certificates false, α is {contents.header['alpha']:g} for each; "
+        f"{false} of {images} certificates false, α is {contents.header.alpha:g} for each; "
         f"image {first.idx}, at distance {first.distance:.4f} of radius {first.radius:.4f}: "
         f"{reason}"
     )

@@ -20,7 +20,7 @@ import torch
 from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
 
-from macer.certification.journal import Record
+from macer.certification.record import Record
 from macer.smoothing.bounds import clopper_pearson_lower, hoeffding_lower
 from macer.smoothing.tally import SOFT_UNIT
 

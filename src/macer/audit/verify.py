@@ -3,36 +3,37 @@
 import math
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from macer.certification.authority import other_function
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude, conclude_at
 from macer.certification.data_set import certify_by_recipes
-from macer.certification.header import Header, entry
-from macer.certification.journal import JOURNAL, Contents, Record, read_journal, table_lines
+from macer.certification.header import Header
+from macer.certification.journal import Contents, read_journal
+from macer.certification.record import Record
 from macer.certification.scope import describe, images_of
-from macer.certification.target import Target, function_of
+from macer.certification.table import table_lines
+from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
-from macer.models.inference import for_inference
-from macer.recipes import CertifyRecipe
+from macer.runs.names import JOURNAL
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sequential import looks
 from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.system.processor import instruction_set
 
-# Bounds and radii are computed anew within this, of themselves and of σ: libraries round their last
-# bits otherwise on other processors. It is a millionth of what a table prints.
+# How far a bound or radius that is computed again may be off, relative to itself and to σ: on other
+# processors libraries round the last bits differently. A table prints a million times less exactly.
 _ROUNDING = 2.0**-40
 
-# By default as many images are drawn again as find one of a hundred false records so surely.
+# By default so many images are drawn again that a false record is found with this probability, if
+# one in a hundred is false.
 CONFIDENCE = 0.95
 
 
@@ -55,8 +56,8 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     """The journal must have every image that it was asked for, and no other.
 
     Args:
-        expected: images that whoever checks demands besides.
-        partial: be content with those that the journal has.
+        expected: images that must be there too, whatever the journal was asked for.
+        partial: accept that images are missing.
     """
     header = contents.header
     if lacking := sorted(set(expected).difference(contents.records)):
@@ -65,8 +66,8 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     if contents.scope is not None and (others := sorted(set(contents.records) - asked)):
         raise AuditFailed(f"image {others[0]}: the journal was not asked for it")
     count = max(len(asked), len(contents.records))
-    if entry(header, "family") is not None and count > header["family"]:
-        raise AuditFailed(f"{count} images share the level of {header['family']}")
+    if header.family is not None and count > header.family:
+        raise AuditFailed(f"{count} images share the level of {header.family}")
     if partial:
         return
     if contents.scope is None:
@@ -87,28 +88,28 @@ def recompute(contents: Contents) -> int:
         evidence = record.certificate
         if evidence.drawn not in _sample_sizes(contents.header):
             raise AuditFailed(
-                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header['n']}"
+                f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header.n}"
             )
         _check_counts(record, contents.header)
-        if not _follows(evidence, _concluded(contents, record), contents.header["sigma"]):
+        if not _follows(evidence, _concluded(contents, record), contents.header.sigma):
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
     return len(contents.records)
 
 
 def _sample_sizes(header: Header) -> list[int]:
-    """How many samples may lie behind a certificate; none where only a score was wanted."""
-    sizes = [header["n"]] if header["radius"] is None else looks(header["n"])
-    return [*sizes, 0] if header["score"] else sizes
+    """The numbers of samples that a certificate may rest on; a score may rest on none."""
+    sizes = [header.n] if header.radius is None else looks(header.n)
+    return [*sizes, 0] if header.score else sizes
 
 
 def _check_counts(record: Record, header: Header) -> None:
-    """No more votes than samples; of a soft classifier no more than its outputs can add up to."""
+    """Refuse more votes than samples, and sums that outputs of a soft classifier cannot have."""
     evidence, is_soft = record.certificate, bool(record.certificate.squares)
-    if is_soft != bound_named(header["bound"]).soft:
-        raise AuditFailed(f"image {record.idx}: its counts are not those of {header['bound']}")
+    if is_soft != bound_named(header.bound).soft:
+        raise AuditFailed(f"image {record.idx}: its counts are not those of {header.bound}")
     unit = int(1 / SOFT_UNIT) if is_soft else 1
     for what, counts, drawn in (
-        ("selection", evidence.selection, header["n0"]),
+        ("selection", evidence.selection, header.n0),
         ("estimation", evidence.estimation, evidence.drawn),
     ):
         if sum(counts) > drawn * unit:
@@ -118,7 +119,7 @@ def _check_counts(record: Record, header: Header) -> None:
         # Of numbers in [0, 1]: (Σz)² ≤ n Σz² and Σz² ≤ Σz.
         if second > first * unit or first * first > second * evidence.drawn:
             raise AuditFailed(f"image {record.idx}: no outputs have these sums of squares")
-    if header["score"] and (evidence.drawn > 0) != (evidence.selected == record.label):
+    if header.score and (evidence.drawn > 0) != (evidence.selected == record.label):
         raise AuditFailed(
             f"image {record.idx}: {evidence.drawn} samples, though a score estimates right classes "
             "and no others"
@@ -145,39 +146,51 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     )
     squares = torch.tensor([evidence.squares or evidence.estimation], dtype=torch.int64)
     drawn = torch.tensor([evidence.drawn])
-    level = {name: header[name] for name in ("sigma", "n", "alpha", "exact")}
-    if header["radius"] is not None:
-        radius = header["radius"]
-        [certificate] = conclude_at(selection, estimation, drawn, radius=radius, **level)
+    if header.radius is not None:
+        [certificate] = conclude_at(
+            selection,
+            estimation,
+            drawn,
+            radius=header.radius,
+            sigma=header.sigma,
+            n=header.n,
+            alpha=header.alpha,
+            exact=header.exact,
+        )
         return certificate
     [certificate] = conclude(
         Tally(selection, selection, selection),
         Tally(estimation, estimation, squares),
-        bound=header["bound"],
+        bound=header.bound,
         drawn=drawn,
-        **level,
+        sigma=header.sigma,
+        n=header.n,
+        alpha=header.alpha,
+        exact=header.exact,
     )
     return certificate
 
 
-def check_sources(contents: Contents, target: Target, split: Split, device: torch.device) -> None:
-    """The model and the data must be those that the certificates were made with."""
+def check_sources(
+    contents: Contents, target: Target, split: Split, device: torch.device
+) -> PreparedModel:
+    """The model and the data must be those that the certificates were made with.
+
+    Returns the model as it was certified, for drawing samples again.
+    """
     header = contents.header
-    if header["data_sha256"] != (found := fingerprint(split)):
+    if header.data_sha256 != (data_sha256 := fingerprint(split)):
         raise AuditFailed(
-            f"data_sha256 is {found[:16]}…, the journal names {header['data_sha256'][:16]}…"
+            f"data_sha256 is {data_sha256[:16]}…, the journal names {header.data_sha256[:16]}…"
         )
-    if header["sigma"] != target.sigma:
-        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header['sigma']:g}")
-    model = for_inference(
-        target.model, shape=target.shape, precision=header["precision"], device=device
-    )
-    row_by_row = entry(header, "row_by_row")
-    found_function = function_of(target, model, row_by_row=row_by_row, device=device)
-    if other := other_function(header, found_function):
+    if header.sigma != target.sigma:
+        raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header.sigma:g}")
+    model = prepare(target, precision=header.precision, row_by_row=header.row_by_row, device=device)
+    if other := other_function(header, model):
         raise AuditFailed(other)
     for record in contents.records.values():
         _check_image(record, target, split)
+    return model
 
 
 def _check_image(record: Record, target: Target, split: Split) -> None:
@@ -219,48 +232,42 @@ def enough(images: int) -> int:
 
 def elsewhere(header: Header, device: torch.device) -> str | None:
     """Why the samples cannot be drawn again here: other arithmetic may give other counts."""
-    here = {
+    this_machine = {
         "device": device.type,
         "cpu": instruction_set(device),
         "torch": torch.__version__,
         "chunk": CHUNK,
     }
-    for name, found in here.items():
-        made = entry(header, name) if name == "cpu" else header[name]
-        if made is None and found is not None:
+    for name, present in this_machine.items():
+        made = getattr(header, name)
+        if made is None and present is not None:
             return f"the journal does not say which {name} they were drawn on"
-        if made != found:
-            return f"{name} must be {made}, got {found}"
+        if made != present:
+            return f"{name} must be {made}, got {present}"
     return None
 
 
 def resample(
-    contents: Contents, target: Target, split: Split, *, images: int, device: torch.device
+    contents: Contents, model: PreparedModel, split: Split, *, images: int
 ) -> Iterator[int]:
     """Certify random images again from their seeds; yield each that gives equal counts."""
-    if reason := elsewhere(contents.header, device):
+    if reason := elsewhere(contents.header, model.device):
         raise Mistake(f"samples cannot be drawn again here: {reason}; use --resample 0")
     chosen = random.SystemRandom().sample(
         sorted(contents.records), min(images, len(contents.records))
     )
-    header = contents.header  # an older one may lack settings that had only one value then
-    recipe = CertifyRecipe(
-        **{f.name: header[f.name] for f in fields(CertifyRecipe) if f.name in header}
-    )
-    model = for_inference(
-        target.model, shape=target.shape, precision=recipe.precision, device=device
-    )
+    header = contents.header
     for idx in chosen:
         [[certificate]] = certify_by_recipes(
-            model,
-            torch.from_numpy(np.asarray(split.images[[idx]])).to(device),
-            [recipe],
-            sigma=contents.header["sigma"],
-            batch_size=contents.header["rows"],
+            model.network,
+            torch.from_numpy(np.asarray(split.images[[idx]])).to(model.device),
+            [header.recipe],
+            sigma=header.sigma,
+            batch_size=header.rows,
             indices=[idx],
             labels=split.labels[[idx]].tolist(),
         )
-        if not _follows(contents.records[idx].certificate, certificate, header["sigma"]):
+        if not _follows(contents.records[idx].certificate, certificate, header.sigma):
             raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
         yield idx
 

@@ -1,23 +1,23 @@
-"""Whether a model may speak for certificates: only the function that they were made of may.
+"""What a network computes and which code it comes from: what certificates bind besides weights.
 
 The hash of a file covers weights, and the hash of a source covers code. Neither covers a tensor
 that is kept as a plain attribute, a file behind a wrapper, a hook or a global that the source
-reads. What the network computes does: a journal has its outputs on fixed noisy images.
+reads. The network's outputs on fixed noisy images do, and a journal has them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.certification.header import Header, Outputs, outputs_agree
+from macer.certification.header import Outputs
+from macer.models.modes import evaluating, network_dtype
 from macer.system.files import sha256_of_file
 from macer.system.user_code import names_a_function, source_of
 
-IMAGES = 16  # on which outputs are compared
-MOST_OUTPUTS = 16  # numbers kept of each image's logits; more classes are mixed into so many
+IMAGES = 16  # fixed images whose outputs are compared
+MOST_OUTPUTS = 16  # numbers kept per image; the logits of more classes are mixed into this many
 
 
 def outputs_of(
@@ -30,14 +30,12 @@ def outputs_of(
 ) -> Outputs:
     """The outputs of a prepared network on fixed noisy images, to six digits.
 
-    One number per class; of more than MOST_OUTPUTS classes as many sums with fixed random signs, in
-    which every logit counts.
+    One number per class. With more than MOST_OUTPUTS classes: that many sums of all logits, with
+    fixed random signs.
 
     Args:
         model: as certification runs it, in one precision on the device.
     """
-    from macer.models.modes import evaluating, network_dtype
-
     images = probe_images(shape, sigma).to(device, network_dtype(model))
     with torch.inference_mode(), evaluating(model):
         images = images.contiguous(memory_format=torch.channels_last)
@@ -66,35 +64,7 @@ def probe_images(shape: Sequence[int], sigma: float) -> Tensor:
     return torch.from_numpy(noisy.astype(np.float32))
 
 
-@dataclass(frozen=True)
-class Function:
-    """What a model is, for the certificates that speak of it."""
-
-    architecture: str  # the network's name, and the hash of its code where that is the user's
-    weights_sha256: str
-    outputs: Outputs
-
-
 def with_code(architecture: str) -> str:
-    """A network's name; with a user's own goes the hash of the file that its function is in."""
+    """A network's name; for a user's own network with the hash of the file that defines it."""
     file = source_of(architecture) if names_a_function(architecture) else None
     return f"{architecture}, source {sha256_of_file(file)[:16]}" if file else architecture
-
-
-def other_function(header: Header, found: Function) -> str | None:
-    """Why a model is not the one that a journal's certificates are of; None if it is."""
-    if header["weights_sha256"] != found.weights_sha256:
-        return (
-            f"weights_sha256 is {found.weights_sha256[:16]}…, the journal names "
-            f"{header['weights_sha256'][:16]}…"
-        )
-    if header["model"] != found.architecture:
-        return f"the model is {found.architecture}, the journal names {header['model']}"
-    if "outputs" in header and not outputs_agree(
-        header["outputs"], found.outputs, header["precision"]
-    ):
-        return (
-            "the network computes something else than when it was certified: its outputs on the "
-            "journal's probe images are others, though weights and source are the same"
-        )
-    return None

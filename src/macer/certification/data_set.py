@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,22 +15,18 @@ from macer import __version__
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
-from macer.certification.journal import (
-    HELD_OUT,
-    JOURNAL,
-    Contents,
-    Record,
-    open_journal,
-    write_table,
-)
+from macer.certification.journal import Contents, Writer, open_journal
 from macer.certification.largest_radius import Kind, sample_and_certify, soft_betas
+from macer.certification.record import Record
 from macer.certification.settings import as_images, check_settings
-from macer.certification.target import Target, function_of
+from macer.certification.table import write_table
+from macer.certification.target import PreparedModel, Target, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolve_precision
+from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
+from macer.runs.names import HELD_OUT, JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler, network_rows
@@ -39,123 +35,173 @@ from macer.system.files import sha256_of_file
 from macer.system.processor import instruction_set
 from macer.system.progress import bar, note
 from macer.system.signals import sigterm_raises
+from macer.system.text import shape_text
 
 
-def chosen_images(
-    count: int, start: int, stop: int | None, skip: int, *, first: int = 0
-) -> list[int]:
-    """The images i with start ≤ i < stop and i % skip = 0, as the field counts them.
+@dataclass(frozen=True)
+class Certification:
+    """A model, images and settings: all that is needed to make certificates."""
 
-    Args:
-        first: only the images from this one on are to be had.
-    """
-    if skip < 1:
-        raise Mistake(f"skip must be at least 1, got {skip}")
-    if start < 0:
-        raise Mistake(f"start must be at least 0, got {start}")
-    stop = count if stop is None else stop
-    if stop > count:
-        raise Mistake(f"stop must be at most the number of images, {count}, got {stop}")
-    start = max(start, first)
-    images = [i for i in range(start, stop) if i % skip == 0]
-    if not images:
-        known = f"; the held-out images are {first}…{count - 1}" if first else ""
-        raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {skip} = 0{known}")
-    return images
+    model: PreparedModel
+    split: Split  # test images, or training images that the model has not seen
+    headers: tuple[Header, ...]  # one per journal; all but the first are of soft certificates
+
+    def folders(self, folder: Path) -> list[Path]:
+        """The folder of each journal: FOLDER, then FOLDER/bernstein-β for the soft ones."""
+        return [folder, *(soft_folder(folder, header.beta) for header in self.headers[1:])]
+
+    @property
+    def most_samples(self) -> int:
+        """Samples that an image can need."""
+        return self.headers[0].n0 + self.headers[0].n
+
+    @property
+    def usual_samples(self) -> int:
+        """Samples that most images need: a fixed radius is usually decided early."""
+        header = self.headers[0]
+        return header.n0 + (header.n if header.radius is None else min(header.n, 1000))
 
 
-def certify_data_set(
+def plan_certification(
     target: Target,
     split: Split,
     dataset: str,
-    indices: Sequence[int],
     recipe: CertifyRecipe,
-    folder: Path,
     *,
     device: torch.device,
     batch_size: int | None = None,
     soft_betas: Sequence[float] = (),
     part: str = "test",
-    asked: Sequence[int] | None = None,
     family: int | None = None,
-) -> Contents:
-    """Certify the images that the folder's journal does not have yet; return all it has.
+) -> Certification:
+    """Check settings and prepare the model.
 
     Args:
-        split: test images, or training images that the model has not seen.
-        indices: the images to certify now.
-        asked: all images that the journal is to have, which it states; `indices` by default.
-        family: how many images share the level α, if they do.
-        soft_betas: certify by Bernstein at these β too, from the same samples, each into a
-            folder of its own: FOLDER/bernstein-β.
+        dataset: the name of the data set that the split is of.
+        batch_size: noisy images that the network sees at once.
+        soft_betas: certify by Bernstein at these β too, from the same samples.
         part: of the data set, test or train.
+        family: how many images share the level α, if they do.
     """
     precision = resolve_precision(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
-    for one in recipes:
-        _check(target, split, dataset, one, batch_size)
-    check_place(folder, target.weights_sha256, part)
-    model = for_inference(target.model, shape=target.shape, precision=precision, device=device)
-    rows = network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row)
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-    header = {
-        **_header(target, split, dataset, part=part, rows=rows, device=device),
+    for each in recipes:
+        _check(target, split, dataset, each, batch_size)
+    model = prepare(target, precision=precision, row_by_row=recipe.row_by_row, device=device)
+    entries: dict[str, Any] = {
+        "macer": __version__,
+        "torch": torch.__version__,
+        "model": target.architecture,
+        "weights_sha256": target.weights_sha256,
+        "dataset": dataset,
+        "data_sha256": fingerprint(split),
+        "split": part,
+        "sigma": target.sigma,
+        "chunk": CHUNK,
+        "rows": network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row),
+        "device": device.type,
+        "cpu": instruction_set(device),
+        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
         "family": family,
-        "outputs": function_of(target, model, row_by_row=recipe.row_by_row, device=device).outputs,
+        "outputs": model.outputs,
     }
-    with ExitStack() as stack:
-        journals = [
-            stack.enter_context(
-                open_journal(
-                    where / JOURNAL, header | asdict(one), indices if asked is None else asked
-                )
-            )
-            for one, where in zip(recipes, folders, strict=True)
-        ]
+    return Certification(model, split, tuple(Header(**entries, **asdict(each)) for each in recipes))
+
+
+def certify_data_set(
+    certification: Certification,
+    indices: Sequence[int],
+    folder: Path,
+    *,
+    asked: Sequence[int] | None = None,
+) -> Contents:
+    """Certify the images that the folder's journals do not have yet; return all the first has.
+
+    Args:
+        indices: the images to certify now.
+        asked: all images that the journals are to have, which they state; `indices` by default.
+    """
+    header, target = certification.headers[0], certification.model.target
+    check_place(folder, target.weights_sha256, header.split, own=target.file)
+    with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
-        _tell(sum(j.contents.dropped for j in journals), len(indices), len(todo))
-        try:
-            with (
-                sigterm_raises(),
-                bar(f"certifying {folder.name}", len(todo) * _most(recipe), "samples") as advance,
-            ):
-                finished = 0
-                for block in _blocks(todo, 50 * max(rows, CHUNK) // _usual(recipe)):
-                    started = time.monotonic()
-                    pixels = np.asarray(split.images[block])
-                    certificates = certify_by_recipes(
-                        model,
-                        torch.from_numpy(pixels).to(device),
-                        recipes,
-                        sigma=target.sigma,
-                        labels=split.labels[block].tolist(),
-                        indices=block,
-                        batch_size=rows,
-                        progress=advance,
-                    )
-                    seconds = (time.monotonic() - started) / len(block)
-                    finished += len(block)
-                    advance.reach(finished * _most(recipe))
-                    digests = [pixels_sha256(split, image) for image in pixels]
-                    for journal, some in zip(journals, certificates, strict=True):
-                        journal.append(
-                            Record(i, int(split.labels[i]), certificate, seconds, digest)
-                            for i, certificate, digest in zip(block, some, digests, strict=True)
-                            if i not in journal.contents.records
-                        )
-        finally:
-            for journal, where in zip(journals, folders, strict=True):
-                write_table(journal.contents, where / "certificates.tsv")
+        _note_what_is_known(journals, len(indices), len(todo))
+        most, finished = certification.most_samples, 0
+        with (
+            sigterm_raises(),
+            bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
+        ):
+            size = 50 * max(header.rows, CHUNK) // certification.usual_samples
+            for block in _blocks(todo, size):
+                for journal, records in zip(
+                    journals, _certified_block(certification, block, advance), strict=True
+                ):
+                    journal.append(r for r in records if r.idx not in journal.contents.records)
+                finished += len(block)
+                advance.reach(finished * most)
     return journals[0].contents
 
 
-def check_place(folder: Path, weights_sha256: str, part: str) -> None:
-    """Refuse a run's folder for certificates of another model, or of training images."""
+@contextmanager
+def _opened_journals(
+    certification: Certification, folder: Path, asked: Sequence[int]
+) -> Iterator[list[Writer]]:
+    """The journal of each header; in the end each one's table is written beside it."""
+    folders = certification.folders(folder)
+    with ExitStack() as stack:
+        journals = [
+            stack.enter_context(open_journal(place / JOURNAL, header, asked))
+            for place, header in zip(folders, certification.headers, strict=True)
+        ]
+        try:
+            yield journals
+        finally:
+            for journal, place in zip(journals, folders, strict=True):
+                write_table(journal.contents, place / TABLE)
+
+
+def _certified_block(
+    certification: Certification, block: Sequence[int], progress: Progress
+) -> list[list[Record]]:
+    """The records of some images, for each header, all from the same samples."""
+    started = time.monotonic()
+    split, model, header = certification.split, certification.model, certification.headers[0]
+    pixels, labels = np.asarray(split.images[block]), split.labels[block].tolist()
+    certificates = certify_by_recipes(
+        model.network,
+        torch.from_numpy(pixels).to(model.device),
+        [each.recipe for each in certification.headers],
+        sigma=header.sigma,
+        labels=labels,
+        indices=block,
+        batch_size=header.rows,
+        progress=progress,
+    )
+    seconds = (time.monotonic() - started) / len(block)
+    digests = [pixels_sha256(split, image) for image in pixels]
+    return [
+        [
+            Record(idx, label, certificate, seconds, digest)
+            for idx, label, certificate, digest in zip(
+                block, labels, of_header, digests, strict=True
+            )
+        ]
+        for of_header in certificates
+    ]
+
+
+def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
+    """Refuse a run's folder for certificates of another model, or of training images.
+
+    Args:
+        own: a file whose SHA-256 this is.
+    """
     model = Run(folder).model
     if not model.is_file():
         return
-    if sha256_of_file(model) != weights_sha256:
+    is_own = own is not None and model.samefile(own)
+    if not is_own and sha256_of_file(model) != weights_sha256:
         raise Mistake(
             f"out must hold the model that the certificates are of, or none, got {folder}; choose "
             "another --out"
@@ -201,14 +247,14 @@ def certify_by_recipes(
 
 
 class AtRadius(NamedTuple):
-    """How many images of a journal of one radius are robust there, and at what cost."""
+    """How many images of a journal are robust at its one radius, and at what cost."""
 
     radius: float
     images: int
     robust: int
     correct: int  # of the robust ones
     n: int
-    samples: float  # drawn for an image in the mean
+    samples: float  # drawn per image, on average
 
     def line(self) -> str:
         """The same in words."""
@@ -217,20 +263,21 @@ class AtRadius(NamedTuple):
         return (
             f"radius {self.radius:g}: {self.robust} of {self.images} images are robust, "
             f"{self.correct} of them with the right label ({self.correct / self.images:.4f}); "
-            f"{self.samples:,.0f} samples an image, "
+            f"{self.samples:,.0f} samples per image, "
             f"{self.n / max(self.samples, 1):.1f} times fewer than n = {self.n:,}"
         )
 
 
 def at_radius(contents: Contents) -> AtRadius:
     """What a journal of one radius says."""
+    assert contents.header.radius is not None
     records = list(contents.records.values())
     return AtRadius(
-        radius=contents.header["radius"],
+        radius=contents.header.radius,
         images=len(records),
         robust=sum(r.certificate.label != ABSTAIN for r in records),
         correct=sum(r.certificate.label == r.label for r in records),
-        n=contents.header["n"],
+        n=contents.header.n,
         samples=sum(r.certificate.drawn for r in records) / max(len(records), 1),
     )
 
@@ -241,33 +288,6 @@ def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[Certify
     if len(set(betas)) < len(betas):
         raise Mistake(f"soft_betas must differ, got {list(betas)}")
     return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
-
-
-def _header(
-    target: Target,
-    split: Split,
-    dataset: str,
-    *,
-    part: str,
-    rows: int,
-    device: torch.device,
-) -> Header:
-    """All that a certificate depends on, but its recipe."""
-    return {
-        "macer": __version__,
-        "torch": torch.__version__,
-        "model": target.architecture,
-        "weights_sha256": target.weights_sha256,
-        "dataset": dataset,
-        "data_sha256": fingerprint(split),
-        **({} if part == "test" else {"split": part}),
-        "sigma": target.sigma,
-        "chunk": CHUNK,
-        "rows": rows,
-        "device": device.type,
-        "cpu": instruction_set(device),
-        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
-    }
 
 
 def _check(
@@ -287,29 +307,21 @@ def _check(
         check_radius(recipe.radius, sigma=target.sigma, alpha=recipe.alpha, n_max=recipe.n)
     shape = tuple(split.images.shape[1:])
     if shape != target.shape:
-        wanted, got = ("×".join(map(str, s)) for s in (target.shape, shape))
-        raise Mistake(f"{target.name} takes {wanted} images, those of {dataset} are {got}")
+        raise Mistake(
+            f"{target.name} takes {shape_text(target.shape)} images, those of {dataset} are "
+            f"{shape_text(shape)}"
+        )
 
 
-def _most(recipe: CertifyRecipe) -> int:
-    """Samples that an image can need."""
-    return recipe.n0 + recipe.n
-
-
-def _usual(recipe: CertifyRecipe) -> int:
-    """Samples that most images need: a fixed radius is usually decided early."""
-    return recipe.n0 + (recipe.n if recipe.radius is None else min(recipe.n, 1000))
-
-
-def _tell(dropped: int, asked: int, todo: int) -> None:
-    if dropped:
+def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> None:
+    if dropped := sum(journal.contents.dropped for journal in journals):
         note(f"the journal holds {dropped} damaged records, which do not count")
     if todo < asked:
         note(f"{asked - todo} of {asked} images are certified already")
 
 
 def _blocks(todo: Sequence[int], size: int) -> Iterator[list[int]]:
-    """The images to pack together; each block is on the disk before the next is begun."""
+    """The images to certify together; a block is on the disk before the next one begins."""
     size = max(size, 1)
     for start in range(0, len(todo), size):
         yield list(todo[start : start + size])

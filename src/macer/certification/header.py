@@ -1,39 +1,122 @@
-"""The header of a journal: all that its certificates depend on, checked when it is read.
+"""The header of a journal: all that its certificates depend on, checked when it is made or read.
 
-A journal's checksums have no key: whoever changes a header can make them anew. So every entry is
-checked before anything is computed from it.
+A journal's checksums have no key: anyone who changes a header can compute them again. So every
+entry is checked before anything is computed from it.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_type_hints
 
-from macer.certification.certificate import ABSTAIN, Certificate
 from macer.errors import Mistake
 from macer.recipes import MOST_VOTES, CertifyRecipe
 
-Header = dict[str, Any]
-Row = Sequence[float | None]  # of one image's outputs; None is a number that is not finite
+Row = Sequence[float | None]  # one image's outputs; None stands for a number that is not finite
 Outputs = Sequence[Row]
 
-# 2: every line says its number, and the images that were asked for are stated. 1 says neither.
+# 2: every line has its number, and the images that were asked for are stated. 1 has neither.
 FORMAT = 2
 
 LARGEST_RADIUS = 1e6
-_LARGEST_COUNT = 2**62
-
-# Entries that headers of format 1 may lack, with what holds of their certificates; the split is
-# left out for test images.
-LATER: Header = {"format": 1, "split": "test", "family": None, "row_by_row": False, "cpu": None}
-
-Check = tuple[Callable[[Any], bool], str]
 
 
-def _is_whole(value: object, low: int, high: int) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """All that the certificates of a journal depend on.
+
+    The fields stand in the order in which a new journal has them. An entry that an older journal
+    lacks has the value that held before the entry existed, see OLDER; `written` remembers which
+    entries it has, and in which order.
+    """
+
+    format: int = FORMAT
+    macer: str
+    torch: str
+    model: str  # the network's name, and the hash of its code where that is the user's
+    weights_sha256: str
+    dataset: str
+    data_sha256: str
+    split: Literal["test", "train"] = "test"
+    sigma: float
+    chunk: int  # noisy images that share one stream of noise
+    rows: int  # noisy images that the network sees at once
+    device: Literal["cpu", "cuda"]
+    cpu: str | None  # its instruction set; None on a GPU and in older journals
+    tf32: bool
+    family: int | None  # how many images share the level α
+    outputs: Outputs | None  # the network's, on the probe images; None only in older journals
+    n0: int
+    n: int
+    alpha: float
+    bound: str
+    beta: float
+    radius: float | None
+    exact: bool
+    row_by_row: bool
+    seed: int
+    score: bool
+    precision: Literal["fp32", "bf16"]
+    written: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self._names():
+            holds, requirement = ENTRIES[name]
+            value = getattr(self, name)
+            if not holds(value):
+                raise Mistake(f"{name} must be {requirement}, got {str(value)[:40]!r}")
+
+    def _names(self) -> Sequence[str]:
+        """The entries of the journal's first line; a new journal says nothing of test images."""
+        return self.written or [
+            name for name in ENTRIES if name != "split" or self.split == "train"
+        ]
+
+    @classmethod
+    def from_json(cls, entries: object) -> "Header":
+        """The header that a journal's first line holds; a Mistake names what is wrong with it."""
+        if not isinstance(entries, dict):
+            raise Mistake(f"it must be an object, got {str(entries)[:40]}")
+        # A journal of today's format that lacks the outputs would be spared the checks by them.
+        optional = {"split"} if entries.get("format", 1) != 1 else OLDER.keys()
+        if missing := [name for name in ENTRIES if name not in {*entries, *optional}]:
+            raise Mistake(f"it must have {missing[0]}")
+        if unknown := sorted(entries.keys() - ENTRIES.keys()):
+            raise Mistake(f"it must not have {unknown[0][:40]}, which this macer does not know")
+        return cls(**{**OLDER, **entries}, written=tuple(entries))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the journal's first line: one that was read is written as it was."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    @property
+    def recipe(self) -> CertifyRecipe:
+        """The settings that the certificates were made with."""
+        names = [setting.name for setting in fields(CertifyRecipe)]
+        return CertifyRecipe(**{name: getattr(self, name) for name in names})
+
+
+# Entries that headers of format 1 may lack, with what holds of their certificates. Those of test
+# images lack the split in every format.
+OLDER: Mapping[str, Any] = {
+    "format": 1,
+    "split": "test",
+    "family": None,
+    "row_by_row": False,
+    "cpu": None,
+    "outputs": None,
+}
+
+Check = tuple[Callable[[Any], bool], str]  # what must hold of a value, and the same in words
+
+
+def is_whole(value: object, low: int, high: int) -> bool:
+    """Whether a value is a whole number from low to high."""
     return type(value) is int and low <= value <= high
 
 
-def _is_number(value: object, low: float, high: float) -> bool:
+def is_number(value: object, low: float, high: float) -> bool:
+    """Whether a value is a number between low and high, neither of them."""
     return isinstance(value, int | float) and type(value) is not bool and low < value < high
 
 
@@ -41,165 +124,98 @@ def _one_of(*names: str) -> Check:
     return lambda value: value in names, f"one of {', '.join(names)}"
 
 
-_TEXT: Check = (lambda value: isinstance(value, str) and len(value) <= 10_000, "a text")
-_FLAG: Check = (lambda value: type(value) is bool, "true or false")
-_ABOVE_0: Check = (lambda value: _is_number(value, 0, LARGEST_RADIUS), "a number > 0")
-_SAMPLES: Check = (lambda value: _is_whole(value, 1, MOST_VOTES), "a whole number ≥ 1")
-_SHA256: Check = (
-    lambda value: isinstance(value, str) and len(value) == 64 and value.isalnum(),
-    "a SHA-256",
-)
-_BOUNDS = get_args(get_type_hints(CertifyRecipe)["bound"])
-
-# What must hold of each entry, and the same in words.
-ENTRIES: dict[str, Check] = {
-    "macer": _TEXT,
-    "torch": _TEXT,
-    "model": _TEXT,
-    "weights_sha256": _SHA256,
-    "dataset": _TEXT,
-    "data_sha256": _SHA256,
-    "sigma": _ABOVE_0,
-    "n0": _SAMPLES,
-    "n": _SAMPLES,
-    "alpha": (lambda value: _is_number(value, 0, 1), "between 0 and 1"),
-    "bound": _one_of(*_BOUNDS),
-    "beta": _ABOVE_0,
-    "radius": (
-        lambda value: value is None or value == 0 or _ABOVE_0[0](value),
-        "a number ≥ 0, or null",
-    ),
-    "exact": _FLAG,
-    "seed": (lambda value: _is_whole(value, 0, 2**63 - 1), "in [0, 2⁶³)"),
-    "score": _FLAG,
-    "precision": _one_of("fp32", "bf16"),
-    "chunk": _SAMPLES,
-    "rows": (lambda value: _is_whole(value, 1, 10**7), "a whole number ≥ 1"),
-    "device": _one_of("cpu", "cuda"),
-    "tf32": _FLAG,
-}
-LATER_ENTRIES: dict[str, Check] = {
-    "format": (lambda value: _is_whole(value, 1, FORMAT), f"1 to {FORMAT}; a newer macer wrote it"),
-    "split": _one_of("test", "train"),
-    "family": (lambda v: v is None or _SAMPLES[0](v), "a number of images, or null"),
-    "row_by_row": _FLAG,
-    "cpu": (lambda value: value is None or _TEXT[0](value), "a text, or null"),
-    "outputs": (
-        lambda value: isinstance(value, list) and all(map(_is_row, value)) and len(value) <= 1000,
-        "rows of numbers",
-    ),
-}
+def _or_null(check: Check, requirement: str) -> Check:
+    return lambda value: value is None or check[0](value), f"{requirement}, or null"
 
 
 def _is_row(value: object) -> bool:
     return (
         isinstance(value, list)
         and len(value) <= 1000
-        and all(v is None or _is_number(v, -1e300, 1e300) for v in value)
+        and all(v is None or is_number(v, -1e300, 1e300) for v in value)
     )
 
 
-def check_header(header: object) -> Header:
-    """The header, if each of its entries is what it must be; else a Mistake that names one."""
-    if not isinstance(header, dict):
-        raise Mistake(f"it must be an object, got {str(header)[:40]}")
-    # Else whoever removed outputs and processor would be spared the checks that need them.
-    later = LATER_ENTRIES.keys() - {"split"} if header.get("format", 1) != 1 else set()
-    if missing := [name for name in (*ENTRIES, *sorted(later)) if name not in header]:
-        raise Mistake(f"it must have {missing[0]}")
-    for name, (holds, requirement) in (ENTRIES | LATER_ENTRIES).items():
-        if name in header and not holds(header[name]):
-            raise Mistake(f"{name} must be {requirement}, got {str(header[name])[:40]!r}")
-    return header
+_TEXT: Check = (lambda value: isinstance(value, str) and len(value) <= 10_000, "a text")
+_FLAG: Check = (lambda value: type(value) is bool, "true or false")
+_ABOVE_0: Check = (lambda value: is_number(value, 0, LARGEST_RADIUS), "a number > 0")
+_AT_LEAST_0: Check = (lambda value: value == 0 or _ABOVE_0[0](value), "a number ≥ 0")
+_SAMPLES: Check = (lambda value: is_whole(value, 1, MOST_VOTES), "a whole number ≥ 1")
+_SHA256: Check = (
+    lambda value: isinstance(value, str) and len(value) == 64 and value.isalnum(),
+    "a SHA-256",
+)
+_OUTPUTS: Check = (
+    lambda value: isinstance(value, list) and all(map(_is_row, value)) and len(value) <= 1000,
+    "rows of numbers",
+)
 
+# What must hold of each entry, in the order of a new journal.
+ENTRIES: Mapping[str, Check] = {
+    "format": (lambda value: is_whole(value, 1, FORMAT), f"1 to {FORMAT}; a newer macer wrote it"),
+    "macer": _TEXT,
+    "torch": _TEXT,
+    "model": _TEXT,
+    "weights_sha256": _SHA256,
+    "dataset": _TEXT,
+    "data_sha256": _SHA256,
+    "split": _one_of("test", "train"),
+    "sigma": _ABOVE_0,
+    "chunk": _SAMPLES,
+    "rows": (lambda value: is_whole(value, 1, 10**7), "a whole number ≥ 1"),
+    "device": _one_of("cpu", "cuda"),
+    "cpu": _or_null(_TEXT, "a text"),
+    "tf32": _FLAG,
+    "family": _or_null(_SAMPLES, "a number of images"),
+    "outputs": _OUTPUTS,
+    "n0": _SAMPLES,
+    "n": _SAMPLES,
+    "alpha": (lambda value: is_number(value, 0, 1), "between 0 and 1"),
+    "bound": _one_of(*get_args(get_type_hints(CertifyRecipe)["bound"])),
+    "beta": _ABOVE_0,
+    "radius": _or_null(_AT_LEAST_0, "a number ≥ 0"),
+    "exact": _FLAG,
+    "row_by_row": _FLAG,
+    "seed": (lambda value: is_whole(value, 0, 2**63 - 1), "in [0, 2⁶³)"),
+    "score": _FLAG,
+    "precision": _one_of("fp32", "bf16"),
+}
 
-def entry(header: Mapping[str, Any], name: str) -> Any:
-    """An entry of a header, or what holds where an older version has not written it."""
-    return header[name] if name in header else LATER[name]
+# What two headers must have in common, first that which explains other differences. The version
+# and the format say how a journal was begun, and decide nothing about its certificates.
+_BINDING = (
+    "split",
+    "family",
+    "row_by_row",
+    "cpu",
+    *(name for name in ENTRIES if name not in ("macer", "format")),
+)
 
-
-def check_record(content: Any) -> dict[str, Any]:
-    """A record's object, if its fields are what they must be; else a Mistake that names one."""
-    wanted = {"idx", "label", "certificate", "seconds"}
-    if not (isinstance(content, dict) and wanted <= content.keys() <= wanted | {"line", "pixels"}):
-        raise Mistake(f"a record must have {', '.join(sorted(wanted))}")
-    idx, seconds = content["idx"], content["seconds"]
-    checks = {
-        "idx": _is_whole(idx, 0, 2**53),
-        "label": _is_whole(content["label"], 0, 2**31),
-        "seconds": seconds == 0 or _is_number(seconds, 0, 1e9),
-        "pixels": isinstance(content.get("pixels", ""), str),
-        "certificate": isinstance(content["certificate"], dict),
-    }
-    _require(f"image {str(idx)[:20]}", checks, content)
-    _check_certificate(idx, content["certificate"])
-    return content
-
-
-def _require(what: str, checks: Mapping[str, bool], content: Mapping[str, Any]) -> None:
-    for name, ok in checks.items():
-        if not ok:
-            raise Mistake(f"{what}: {name} is {str(content.get(name))[:40]!r}")
-
-
-def _check_certificate(idx: int, certificate: dict[str, Any]) -> None:
-    wanted = set(Certificate.__dataclass_fields__) - {"exact"}  # the header has it
-    if certificate.keys() | {"squares"} != wanted:
-        raise Mistake(f"image {idx}: a certificate must have {', '.join(sorted(wanted))}")
-    selection = certificate["selection"]
-    classes = len(selection) if isinstance(selection, list) else 0
-    checks = {
-        "selection": _are_counts(selection, classes) and classes > 0,
-        "estimation": _are_counts(certificate["estimation"], classes),
-        "squares": certificate.get("squares", []) == []
-        or _are_counts(certificate["squares"], classes),
-        "selected": _is_whole(certificate["selected"], 0, classes - 1),
-        "label": _is_whole(certificate["label"], ABSTAIN, classes - 1),
-        "drawn": _is_whole(certificate["drawn"], 0, MOST_VOTES),
-        "radius": certificate["radius"] == 0
-        or _is_number(certificate["radius"], 0, LARGEST_RADIUS),
-        "p_a": _is_number(certificate["p_a"], -math.ulp(0.0), math.nextafter(1.0, 2.0)),
-    }
-    _require(f"image {idx}", checks, certificate)
-
-
-def _are_counts(value: object, classes: int) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == classes
-        and all(_is_whole(count, 0, _LARGEST_COUNT) for count in value)
-    )
-
-
-# Entries that say by whom and how a journal was begun, and bind nothing.
-_TOLD = ("macer", "format")
-
-# Of the norm of a row of outputs: what rounding in a precision, on another machine, may change.
+# Rounding in a precision, on another machine, changes a row of outputs by less than this times
+# the row's norm.
 _ROUNDING = {"fp32": 1e-3, "bf16": 0.05}
 
 
 def difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
-    """The first entry in which two headers differ, with both its values.
-
-    An entry that one of them lacks counts as what held before there was such an entry.
-    """
-    a, b = LATER | a, LATER | b
-    for name in {**a, **b}:
-        if name not in _TOLD and not _agree(name, a, b):
+    """The name of the first entry in which two headers differ, with both its values."""
+    for name in _BINDING:
+        if not _agree(name, a, b):
             if name == "outputs":  # many numbers
                 return name, "those of the network that was certified", "others"
-            return name, a.get(name), b.get(name)
+            return name, getattr(a, name), getattr(b, name)
     return None
 
 
 def _agree(name: str, a: Header, b: Header) -> bool:
-    if name == "cpu":
-        return a[name] == b[name] or None in (a[name], b[name])
+    if name == "cpu":  # older journals do not say which
+        return a.cpu == b.cpu or None in (a.cpu, b.cpu)
     if name == "outputs":
-        return not ("outputs" in a and "outputs" in b) or outputs_agree(
-            a[name], b[name], a["precision"]
+        return (
+            a.outputs is None
+            or b.outputs is None
+            or outputs_agree(a.outputs, b.outputs, a.precision)
         )
-    return bool(a.get(name) == b.get(name))
+    return bool(getattr(a, name) == getattr(b, name))
 
 
 def outputs_agree(a: Outputs, b: Outputs, precision: str) -> bool:

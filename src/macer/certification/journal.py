@@ -1,11 +1,11 @@
 """The journal of certificates: append-only, one checksummed record per image.
 
 Every line is the first 16 digits of a SHA-256 and a JSON object. The first line is the header,
-which binds model, data and settings; the hash of every other line covers the header's, so that a
-record of another journal is not taken for one of this. The second line states which images were
-asked for, and so does a later one when more are. Each line after the header says its number. A
-record counts once it is on the disk, and is read from there when it is asked for: memory holds
-only where each image's record begins.
+which binds model, data and settings. The hash of every other line covers the header's hash, so
+that a record of another journal does not count here. The second line states which images were
+asked for; a later line does so when more are asked for. Each line after the header has its number.
+A record counts once it is on the disk. It is read from there when it is needed: memory holds only
+the place where each image's record begins.
 """
 
 import hashlib
@@ -14,39 +14,18 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from decimal import ROUND_FLOOR, Decimal
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from macer.certification.certificate import Certificate
-from macer.certification.header import FORMAT, Header, check_header, check_record, difference, entry
+from macer.certification.header import Header, difference
+from macer.certification.record import Record
 from macer.certification.scope import Scope, images_of, read_scope, scope_of
 from macer.errors import Mistake
-from macer.system.files import locked, remove_leftovers, write_atomically, write_pieces
+from macer.system.files import locked, remove_leftovers, write_atomically
 from macer.system.signals import signals_deferred
 
-JOURNAL = "certificates.journal"  # its name in a folder
-HELD_OUT = "held-out"  # a folder in a run, of certificates of images that it held out
-PARTS = ".parts"  # a folder there, of processes that certify together; see sharding.py
-
 LONGEST_LINE = 1 << 24  # a record of ten thousand classes takes a hundredth of it
-
-COLUMNS = (
-    *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
-    *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
-)
-
-
-@dataclass(frozen=True)
-class Record:
-    """An image's certificate and what it is a certificate of."""
-
-    idx: int  # the image's number in its data set
-    label: int  # its true class
-    certificate: Certificate
-    seconds: float
-    pixels: str = ""  # their SHA-256, where the header's of the data does not cover them
 
 
 class Records(Mapping[int, Record]):
@@ -69,7 +48,7 @@ class Records(Mapping[int, Record]):
         if body is None:
             raise Mistake(f"{self.path} must not change while it is read; try again")
         try:
-            record = _record(json.loads(body), exact=self.exact)
+            record = Record.from_json(json.loads(body), exact=self.exact)
         except (Mistake, ValueError, RecursionError) as error:
             raise Mistake(
                 f"{self.path} must hold records that this macer knows: {error}"
@@ -130,7 +109,7 @@ def read_journal(path: Path) -> Contents:
         return _Reading(path, file).contents
 
 
-# How each line after the header begins, by which its record is found without reading all of it.
+# How each line after the header begins: enough to find a record without parsing all of it.
 _BEGINNING = re.compile(rb'\{(?:"line":([0-9]{1,18}),)?"(idx|images)":(?:([0-9]{1,18}),)?')
 
 
@@ -141,9 +120,9 @@ class _Reading:
         first = file.readline(LONGEST_LINE)
         header = _read_header(path, first)
         self.header_digest = first.partition(b" ")[0]
-        self.records = Records(path, self.header_digest, exact=header["exact"])
+        self.records = Records(path, self.header_digest, exact=header.exact)
         self.contents = Contents(header, self.records)
-        self.numbered = entry(header, "format") > 1
+        self.numbered = header.format > 1
         self.last_number = 0
         self.asked: set[int] = set()
         self.last_line, self.last_offset, self.end = first, 0, len(first)
@@ -158,7 +137,8 @@ class _Reading:
         body = _body(self.header_digest, line)
         begins = _BEGINNING.match(body) if body is not None else None
         if body is None or begins is None:
-            self.contents.dropped += line != b"\n"
+            if line != b"\n":
+                self.contents.dropped += 1
             return
         number, kind, idx = begins.groups()
         self._count(number)
@@ -171,9 +151,9 @@ class _Reading:
 
     def _count(self, number: bytes | None) -> None:
         if self.numbered:
-            here = int(number or 0)
-            self.contents.misplaced += here != self.last_number + 1
-            self.last_number = max(here, self.last_number)
+            line_number = int(number or 0)
+            self.contents.misplaced += line_number != self.last_number + 1
+            self.last_number = max(line_number, self.last_number)
 
     def _take_scope(self, body: bytes) -> None:
         try:
@@ -190,30 +170,9 @@ def _read_header(path: Path, line: bytes) -> Header:
     if body is None:
         raise Mistake(f"{path} must begin with an undamaged header; move the file away")
     try:
-        return check_header(json.loads(body))
+        return Header.from_json(json.loads(body))
     except (Mistake, ValueError, RecursionError) as error:
         raise Mistake(f"{path} must have a header that this macer knows: {error}") from error
-
-
-def _record(content: object, *, exact: bool) -> Record:
-    checked = check_record(content)
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in checked["certificate"].items()
-    }
-    return Record(
-        checked["idx"],
-        checked["label"],
-        Certificate(**fields, exact=exact),
-        checked["seconds"],
-        checked.get("pixels", ""),
-    )
-
-
-def _content(record: Record) -> dict[str, Any]:
-    content = {name: value for name, value in asdict(record).items() if value != ""}
-    del content["certificate"]["exact"]
-    return content
 
 
 class Writer:
@@ -228,9 +187,9 @@ class Writer:
         """Write records; on return they are on the disk and count."""
         fresh = list(records)
         with signals_deferred():  # or the table would lack records that are on the disk
-            begins = self._write([_content(record) for record in fresh])
-            for record, begin in zip(fresh, begins, strict=True):
-                self._reading.records.remember(record.idx, begin)
+            offsets = self._write([record.to_json() for record in fresh])
+            for record, offset in zip(fresh, offsets, strict=True):
+                self._reading.records.remember(record.idx, offset)
 
     def state(self, indices: Collection[int]) -> None:
         """State that these images are asked for, unless the journal says so already."""
@@ -244,16 +203,16 @@ class Writer:
             self.contents.scope = scope_of(asked)
 
     def _write(self, contents: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Write lines to the disk; return where each begins."""
-        begins, offset, lines = [], self._file.tell(), []
+        """Write lines to the disk; return the byte where each begins."""
+        offsets, offset, lines = [], self._file.tell(), []
         for content in contents:
             lines.append(_line(self._reading.header_digest, self._numbered(content)))
-            begins.append(offset)
+            offsets.append(offset)
             offset += len(lines[-1])
         self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
-        return begins
+        return offsets
 
     def _numbered(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._reading.numbered:
@@ -264,11 +223,10 @@ class Writer:
 
 def _check_family(path: Path, header: Header, count: int) -> None:
     """Refuse more images than share the level α: together they would not hold at it."""
-    family = entry(header, "family")
-    if family is not None and count > family:
+    if header.family is not None and count > header.family:
         raise Mistake(
-            f"family must be all images that share alpha, {family} in {path}, got {count}; certify "
-            "all of them at once into another --out"
+            f"family must be all images that share alpha, {header.family} in {path}, got {count}; "
+            "certify all of them at once into another --out"
         )
 
 
@@ -285,11 +243,11 @@ def open_journal(
     with locked(path.parent):
         remove_leftovers(path.parent)
         if not path.exists():
-            header = {"format": FORMAT, **header}
-            write_atomically(path, _line(b"", check_header(json.loads(json.dumps(header)))))
+            # An older header may lack its format.
+            write_atomically(path, _line(b"", {"format": header.format, **header.to_json()}))
         with path.open("r+b") as file:
             reading = _Reading(path, file)
-            _check_same(path, reading.contents.header, json.loads(json.dumps(header)))
+            _check_same(path, reading.contents.header, header)
             _mend_last_line(file, reading)
             writer = Writer(file, reading)
             if asked is not None:
@@ -297,8 +255,8 @@ def open_journal(
             yield writer
 
 
-def _check_same(path: Path, found: Header, header: Header) -> None:
-    if differs := difference(found, header):
+def _check_same(path: Path, written: Header, header: Header) -> None:
+    if differs := difference(written, header):
         name, was, now = differs
         advice = "; or set ATEN_CPU_CAPABILITY alike" if name == "cpu" else ""
         raise Mistake(
@@ -308,7 +266,7 @@ def _check_same(path: Path, found: Header, header: Header) -> None:
 
 
 def _mend_last_line(file: BinaryIO, reading: _Reading) -> None:
-    """Where the last write was cut off, remove the part of a record, which never counted."""
+    """If the last write was cut off, remove the piece of a record, which never counted."""
     file.seek(reading.end)
     if reading.last_line.endswith(b"\n"):
         return
@@ -318,104 +276,3 @@ def _mend_last_line(file: BinaryIO, reading: _Reading) -> None:
     file.seek(reading.last_offset)
     file.truncate()
     reading.contents.dropped -= 1
-
-
-def merge_journals(folders: Sequence[Path], out: Path, *, known_wins: bool = False) -> Contents:
-    """Put the certificates of several folders into one journal; all headers must be the same.
-
-    So machines or processes that certify some images each make the table that one would make.
-    Nothing is written unless all of them agree. The result's damaged lines are the parts'.
-
-    Args:
-        known_wins: keep what the result has of an image, even if a part says otherwise, as one
-            that was certified again on a GPU may.
-    """
-    parts = [read_journal(folder / JOURNAL) for folder in folders]
-    header = {"format": entry(parts[0].header, "format"), **parts[0].header}
-    for folder, part in zip(folders, parts, strict=True):
-        if differs := difference(header, part.header):
-            name, first, other = differs
-            raise Mistake(f"{name} must be {first} in {folder} as in {folders[0]}, got {other}")
-    scopes = [part.scope for part in parts if part.scope is not None]
-    with open_journal(out / JOURNAL, header) as journal:
-        known = journal.contents.records
-        theirs = [part.records for part in parts]
-        _check_agreement(theirs if known_wins else [known, *theirs])
-        if len(scopes) == len(parts):  # else the result does not say what was asked for either
-            journal.state({i for scope in scopes for i in images_of(scope)})
-        for part in parts:
-            journal.append(record for idx, record in part.records.items() if idx not in known)
-        write_table(journal.contents, out / "certificates.tsv")
-    return replace(journal.contents, dropped=sum(part.dropped for part in parts))
-
-
-def _check_agreement(sources: Sequence[Records]) -> None:
-    """An image that several journals have must have the same certificate in all of them."""
-    first: dict[int, Records] = {}
-    for records in sources:
-        for idx in records:
-            known = first.setdefault(idx, records)
-            if known is not records and _claim(known[idx]) != _claim(records[idx]):
-                raise Mistake(
-                    f"image {idx} of {records.path.parent} must have the certificate it has in "
-                    f"{known.path.parent}, got another one"
-                )
-
-
-def _claim(record: Record) -> tuple[object, ...]:
-    return record.certificate, record.label, record.pixels
-
-
-def write_table(contents: Contents, path: Path) -> None:
-    """Write certificates.tsv: the field's six columns, then what they rest on.
-
-    The same certificates give the same bytes, whenever and however they were made. Therefore the
-    field's column time is 0.0; the journal has the seconds.
-    """
-    write_pieces(path, (line.encode() for line in table_lines(contents)))
-
-
-def table_lines(contents: Contents) -> Iterator[str]:
-    """The table that a journal gives, image after image."""
-    header = contents.header
-    unusual = _unusual(header)
-    yield "\t".join((*COLUMNS, *unusual)) + "\n"
-    for idx in sorted(contents.records):
-        row = (*_row(header, contents.records[idx]), *map(str, unusual.values()))
-        yield "\t".join(row) + "\n"
-
-
-def _unusual(header: Header) -> dict[str, Any]:
-    """Columns of unusual certificates: whoever has the table alone must not take them for usual.
-
-    Those of one radius that was asked for, of training images, and of noise that is not exact.
-    """
-    columns = {"asked": header["radius"], "split": header.get("split")}
-    if not header["exact"]:
-        columns["noise"] = "ordinary"
-    return {name: value for name, value in columns.items() if value is not None}
-
-
-def _row(header: Header, record: Record) -> tuple[str, ...]:
-    certificate = record.certificate
-    return (
-        str(record.idx),
-        str(record.label),
-        str(certificate.label),
-        rounded_down(certificate.radius),
-        str(int(certificate.label == record.label)),
-        "0.0",
-        *(str(header[name]) for name in ("n0", "n", "alpha", "sigma", "bound")),
-        str(certificate.selected),
-        rounded_down(certificate.p_a, 12),
-        str(certificate.drawn),
-        ",".join(map(str, certificate.estimation)),
-    )
-
-
-def rounded_down(value: float, decimals: int = 6) -> str:
-    """A radius in decimal, never larger than it is: 0.0 or six digits."""
-    if value == 0:
-        return "0.0"
-    digits = Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR)
-    return f"{digits:f}"

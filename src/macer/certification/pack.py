@@ -33,9 +33,9 @@ def pack(
     """Make a run of package.module:function or of a network that macer knows.
 
     Its model file has the weights, and a card with the network's name, the classes and the shape of
-    the data set, the normalisation and σ. The manifest has the SHA-256 of that file and of the one
-    that the weights came from, and for code of one's own a seal. There is no recipe: nothing is
-    known of the training.
+    the data set, the normalisation and σ. The manifest has the SHA-256 of that file and of the file
+    that the weights came from, and a seal if the code is the user's own. There is no recipe, since
+    nothing is known about the training.
 
     Args:
         dataset: its name, for the card.

@@ -6,25 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from macer.certification.authority import other_function
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
-from macer.certification.header import entry
-from macer.certification.journal import JOURNAL, read_journal, rounded_down
+from macer.certification.journal import read_journal
 from macer.certification.largest_radius import Kind, sample_and_certify
 from macer.certification.settings import as_images, check_settings
-from macer.certification.target import Target, function_of, trained_target
+from macer.certification.table import rounded_down
+from macer.certification.target import PreparedModel, other_function, prepare, trained_target
 from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
 from macer.data.sets import DATASETS
 from macer.errors import Mistake
-from macer.models.inference import for_inference, resolve_precision
+from macer.models.inference import resolve_precision
 from macer.runs.model_file import ModelCard
+from macer.runs.names import JOURNAL
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
+from macer.system.text import shape_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +83,14 @@ def predict_files(
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
     precision = resolve_precision(precision, device)
-    model = for_inference(trained.model, shape=card.shape, precision=precision, device=device)
+    model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
     if target.is_dir():
-        _check_certified_function(target, trained, model, precision, row_by_row, device)
+        _check_certified_function(target, model)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         with bar(f"labelling {path.name}", n0 + n, "samples", transient=True) as advance:
             sampler = Sampler(
-                model=model, images=as_images(image[None].to(device)), sigma=card.sigma,
+                model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
                 seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row, progress=advance,
             )  # fmt: skip
             certificate = _certificate(sampler, radius, n0=n0, n=n, alpha=alpha)
@@ -124,32 +125,24 @@ def _certificate(
     return certificate
 
 
-def _check_certified_function(
-    run: Path,
-    target: Target,
-    model: nn.Module,
-    precision: str,
-    row_by_row: bool,
-    device: torch.device,
-) -> None:
+def _check_certified_function(run: Path, model: PreparedModel) -> None:
     """Refuse to label by another function than the one that the run's certificates are about."""
     journal = run / JOURNAL
     if not journal.exists():
         return
     header = read_journal(journal).header
-    if header["precision"] != precision:
+    if header.precision != model.precision:
         raise Mistake(
-            f"precision must be {header['precision']}, that of the certificates in {run}, "
-            f"got {precision}; add --precision {header['precision']}"
+            f"precision must be {header.precision}, that of the certificates in {run}, "
+            f"got {model.precision}; add --precision {header.precision}"
         )
-    if (certified := entry(header, "row_by_row")) != row_by_row:
+    if (certified := header.row_by_row) != model.row_by_row:
         flag = "--row-by-row" if certified else "--no-row-by-row"
         raise Mistake(
-            f"row_by_row must be {certified}, as for the certificates in {run}, got {row_by_row}; "
-            f"add {flag}"
+            f"row_by_row must be {certified}, as for the certificates in {run}, got "
+            f"{model.row_by_row}; add {flag}"
         )
-    function = function_of(target, model, row_by_row=row_by_row, device=device)
-    if other := other_function(header, function):
+    if other := other_function(header, model):
         raise Mistake(
             f"the model must be that of the certificates in {run}: {other}; certify the new model "
             "into another folder"
@@ -164,7 +157,7 @@ def _image(path: Path, card: ModelCard) -> Tensor:
     any_size = data_set is not None and data_set.any_size
     image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
     if image.shape != card.shape:
-        expected, got = ("×".join(map(str, shape)) for shape in (card.shape, image.shape))
+        expected, got = shape_text(card.shape), shape_text(image.shape)
         raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")
     return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
 

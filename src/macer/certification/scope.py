@@ -1,7 +1,7 @@
 """Which images a journal was asked for, as ranges of their numbers.
 
-A range (start, stop, step) stands for the numbers of Python's range. A journal states them before
-it has the first certificate, so that whoever reads it can tell which certificates are missing.
+A range (start, stop, step) stands for the numbers of Python's range. A journal states its ranges
+before it has the first certificate, so that a reader can tell which certificates are missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ def scope_of(indices: Iterable[int]) -> Scope:
 
 
 def _end_of_range(numbers: Sequence[int], begin: int) -> int:
-    """Where the ascending numbers, from one place on, cease to have one distance."""
+    """The place after the longest run of equal distances that starts at `begin`."""
     end = begin + 2
     while (
         end < len(numbers)

@@ -2,22 +2,24 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from macer.certification.authority import Function, outputs_of, with_code
+from macer.certification.authority import outputs_of, with_code
+from macer.certification.header import Header, Outputs, outputs_agree
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.build import build_model
+from macer.models.inference import for_inference
 from macer.models.networks import MODELS, Normalize
 from macer.models.normalisation import find_normalisation, named_normalisation
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
-from macer.runs.run import load_model, model_file
+from macer.runs.run import open_model
 from macer.runs.zoo import in_zoo, zoo_file
-from macer.system.files import sha256_of_file
 from macer.system.user_code import names_a_function
 
 
@@ -32,20 +34,57 @@ class Target:
     shape: tuple[int, int, int]
     num_classes: int
     weights_sha256: str
+    file: Path | None = None  # a trained model's
 
 
-def function_of(
-    target: Target, model: nn.Module, *, row_by_row: bool, device: torch.device
-) -> Function:
-    """What certificates bind: the target's name and weights, and what the prepared model computes.
+@dataclass(frozen=True)
+class PreparedModel:
+    """A target as it is certified: in one precision on a device."""
 
-    Args:
-        model: the target as certification runs it.
-    """
-    outputs = outputs_of(
-        model, shape=target.shape, sigma=target.sigma, device=device, row_by_row=row_by_row
-    )
-    return Function(target.architecture, target.weights_sha256, outputs)
+    target: Target
+    network: nn.Module
+    precision: str
+    row_by_row: bool  # the network sees one noisy image at a time
+    device: torch.device
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """What it computes on the probe images, which certificates bind."""
+        return outputs_of(
+            self.network,
+            shape=self.target.shape,
+            sigma=self.target.sigma,
+            device=self.device,
+            row_by_row=self.row_by_row,
+        )
+
+
+def prepare(
+    target: Target, *, precision: str, row_by_row: bool, device: torch.device
+) -> PreparedModel:
+    """The target as certification runs it; a command does this once."""
+    network = for_inference(target.model, shape=target.shape, precision=precision, device=device)
+    return PreparedModel(target, network, precision, row_by_row, device)
+
+
+def other_function(header: Header, model: PreparedModel) -> str | None:
+    """Why a model is not the one that a journal's certificates are of; None if it is."""
+    target = model.target
+    if header.weights_sha256 != target.weights_sha256:
+        return (
+            f"weights_sha256 is {target.weights_sha256[:16]}…, the journal names "
+            f"{header.weights_sha256[:16]}…"
+        )
+    if header.model != target.architecture:
+        return f"the model is {target.architecture}, the journal names {header.model}"
+    if header.outputs is not None and not outputs_agree(
+        header.outputs, model.outputs, header.precision
+    ):
+        return (
+            "the network computes something else than when it was certified: its outputs on the "
+            "journal's probe images are others, though weights and source are the same"
+        )
+    return None
 
 
 def find_target(
@@ -57,6 +96,7 @@ def find_target(
     weights: Path | None = None,
     normalise: str | None = None,
     code: Collection[str] = (),
+    known: tuple[Target, ModelCard] | None = None,
 ) -> Target:
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
@@ -65,10 +105,11 @@ def find_target(
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
         code: modules that a model file may name, see `load_model`; `name` itself may be any.
+        known: what `trained_target` gave for this name, if it was asked before.
     """
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
-        target, card = trained_target(name, code=code)
+        target, card = known or trained_target(name, code=code)
         _check_data(card, name, sigma, classes)
         return target
     if sigma is None:
@@ -92,7 +133,7 @@ def find_target(
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
     """Refuse what names no model, and settings that do not belong to the model it names."""
     if in_zoo(name):
-        zoo_file(name)  # refuses a name that is none
+        zoo_file(name)  # refuses an unknown name
     elif weights is not None and (name in MODELS or names_a_function(name)):
         return
     if is_trained(name):
@@ -116,15 +157,17 @@ def is_trained(name: str) -> bool:
 
 def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, ModelCard]:
     """The model of a run folder, of a model file or of the zoo, and what its file says of it."""
-    model, card = load_model(name, code=code)
+    loaded = open_model(name, code=code)
+    card = loaded.card
     target = Target(
-        model,
+        loaded.model,
         name,
         with_code(card.architecture),
         card.sigma,
         card.shape,
         len(card.classes),
-        sha256_of_file(model_file(name)),
+        loaded.sha256,
+        loaded.file,
     )
     return target, card
 
@@ -136,10 +179,10 @@ def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequen
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
             "choose another --dataset"
         )
-    for i, (known, found) in enumerate(zip(card.classes, classes, strict=True)):
-        if known != found:
+    for i, (known, given) in enumerate(zip(card.classes, classes, strict=True)):
+        if known != given:
             raise Mistake(
-                f"class {i} must be {known}, as {name} was trained, the data set has {found}; "
+                f"class {i} must be {known}, as {name} was trained, the data set has {given}; "
                 "choose another --dataset"
             )
     if sigma is not None and sigma != card.sigma:

@@ -11,13 +11,14 @@ from macer.cli.parameters import Code, Data, Device, Normalise, Weights, chosen_
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
+from macer.runs.names import TABLE
 from macer.runs.zoo import certificates_folder, in_zoo
 
 if TYPE_CHECKING:
     import torch
 
     from macer.certification.journal import Contents
-    from macer.certification.target import Target
+    from macer.certification.target import PreparedModel
     from macer.data.sets import Split
 
 Certificates = Annotated[
@@ -70,23 +71,23 @@ def verify(
         Only images whose number is a multiple of this must be.
     """
     from macer.audit import verify as verification
-    from macer.certification.data_set import chosen_images
     from macer.certification.scope import images_of
+    from macer.data.selection import Images
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
-    device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data, device_)
+    contents, split, prepared = _sources(run, model, data, chosen_device(device))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
-        expected = chosen_images(len(split.images), start or 0, stop, 1 if skip is None else skip)
+        demanded = Images(start or 0, stop, 1 if skip is None else skip)
+        expected = demanded.among(len(split.images))
     verification.check_complete(contents, expected, partial=partial)
     print_line(verification.scope_line(contents))
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
-    verification.check_table(contents, certificates_folder(run) / "certificates.tsv")
-    outputs = "its outputs, " if "outputs" in contents.header else ""  # older journals lack them
+    verification.check_table(contents, certificates_folder(run) / TABLE)
+    outputs = "" if contents.header.outputs is None else "its outputs, "  # older journals lack them
     print_line(f"model, {outputs}data, labels and table are those of the journal")
-    resampled = _draw_again(contents, found, split, resample, device_)
+    resampled = _draw_again(contents, prepared, split, resample)
     return {
         "folder": certificates_folder(run),
         "certificates": len(contents.records),
@@ -97,25 +98,21 @@ def verify(
 
 
 def _draw_again(
-    contents: "Contents",
-    target: "Target",
-    split: "Split",
-    resample: int | None,
-    device: "torch.device",
+    contents: "Contents", model: "PreparedModel", split: "Split", resample: int | None
 ) -> int:
     """Certify some images again from their seeds, where that can be repeated; how many."""
     from macer.audit import verify as verification
     from macer.system.progress import bar
 
     images = len(contents.records)
-    if resample is None and (reason := verification.elsewhere(contents.header, device)):
+    if resample is None and (reason := verification.elsewhere(contents.header, model.device)):
         print_line(f"no image sampled again, since it cannot be done here: {reason}")
         return 0
     drawn = verification.enough(images) if resample is None else min(resample, images)
     if not drawn:
         print_line("no image sampled again: that the counts are those of the seed is not checked")
         return 0
-    again = verification.resample(contents, target, split, images=drawn, device=device)
+    again = verification.resample(contents, model, split, images=drawn)
     with bar("sampling again", drawn, "images") as advance:
         for _ in again:
             advance(1)
@@ -165,12 +162,11 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    device_ = chosen_device(device)
-    contents, split, found = _sources(run, model, data, device_)
+    contents, split, prepared = _sources(run, model, data, chosen_device(device))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
-        for trial in falsify(contents, records, found, split, search, device=device_):
+        for trial in falsify(contents, records, prepared, split, search):
             trials.append(trial)
             advance(1)
     results = findings(trials, contents)
@@ -182,7 +178,7 @@ def attack(
 
 def _sources(
     run: Path, model: CertifiedModel, data: Path | None, device: "torch.device"
-) -> tuple["Contents", "Split", "Target"]:
+) -> tuple["Contents", "Split", "PreparedModel"]:
     """A run's certificates, and the data and the model that they are of."""
     from macer.audit import verify as verification
     from macer.certification.target import find_target
@@ -192,20 +188,19 @@ def _sources(
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     contents = verification.read_certificates(certificates_folder(run))
-    name = contents.header["dataset"]
-    target = model.target or _own_model(run, contents.header["weights_sha256"])
-    split = load(name, contents.header.get("split", "test"), data)
-    found = find_target(
+    name = contents.header.dataset
+    target = model.target or _own_model(run, contents.header.weights_sha256)
+    split = load(name, contents.header.split, data)
+    certified = find_target(
         target,
-        sigma=contents.header["sigma"],
+        sigma=contents.header.sigma,
         split=split,
         classes=classes_of(name, data),
         weights=model.weights,
         normalise=model.normalise,
         code=model.code,
     )
-    verification.check_sources(contents, found, split, device)
-    return contents, split, found
+    return contents, split, verification.check_sources(contents, certified, split, device)
 
 
 def _own_model(run: Path, sha256: str) -> str:

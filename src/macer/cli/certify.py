@@ -22,11 +22,13 @@ from macer.cli.parameters import (
 from macer.cli.printing import Result, print_line, print_report
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
+from macer.runs.names import HELD_OUT, JOURNAL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
 if TYPE_CHECKING:
     from macer.certification.journal import Contents
+    from macer.runs.model_file import ModelCard
 
 
 def certify(
@@ -73,50 +75,47 @@ def certify(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certification.data_set import certify_data_set, chosen_images
-    from macer.certification.journal import HELD_OUT
+    from macer.certification.data_set import plan_certification
     from macer.certification.shards import certify_together
-    from macer.certification.target import check_target, find_target
+    from macer.certification.target import check_target, find_target, is_trained, trained_target
+    from macer.data.selection import Images
     from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
 
+    images = Images(start, stop, skip)
     check_target(target, weights=weights, normalise=normalise)
     if held_out:
         check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
-    name = dataset or _dataset_of(target, weights, code)
+    known = trained_target(target, code=code) if weights is None and is_trained(target) else None
+    name = dataset or _dataset_of(target, known[1] if known else None)
     part = "train" if held_out else "test"
     split = load(name, part, data)
-    found = find_target(
+    model = find_target(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
-        weights=weights, normalise=normalise, code=code,
+        weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
-    first = first_held_out(target, split) if held_out else 0
-    indices = chosen_images(len(split.images), start, stop, skip, first=first)
+    indices = images.among(
+        len(split.images), first=first_held_out(target, split) if held_out else 0
+    )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    device_ = chosen_device(device)
-
-    def certify_into(where: Path, some: Sequence[int], asked: Sequence[int]) -> "Contents":
-        return certify_data_set(
-            found, split, name, some, settings, where,
-            device=device_, batch_size=batch_size, soft_betas=soft_betas, part=part,
-            asked=asked, family=len(indices) if family else None,
+    processor = chosen_device(device)
+    with joined(processor) as ranks:
+        certification = plan_certification(
+            model, split, name, settings,
+            device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
+            family=len(indices) if family else None,
         )  # fmt: skip
-
-    with joined(device_) as ranks:
-        contents = certify_together(
-            certify_into, folder, indices, soft_betas=soft_betas, ranks=ranks
-        )
-    folders = [folder, *(folder / f"bernstein-{beta:g}" for beta in soft_betas)]
-    result = _told(contents, folders)
+        contents = certify_together(certification, indices, folder, ranks=ranks)
+    result = _print_result(contents, certification.folders(folder))
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
     return result
 
 
-def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
-    """Print what folders of certificates say: scores, or what holds at one radius."""
+def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
+    """Print what certificates say: scores, or how many images are robust at one radius."""
     from macer.certification.data_set import at_radius
     from macer.report.logs import read_log
 
@@ -126,11 +125,11 @@ def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
         "report": None,
         "at_radius": None,
     }
-    if contents.header["radius"] is None:
+    if contents.header.radius is None:
         return result | {"report": print_report([read_log(folder) for folder in folders])}
-    found = at_radius(contents)
-    print_line(found.line())
-    return result | {"at_radius": found}
+    robust = at_radius(contents)
+    print_line(robust.line())
+    return result | {"at_radius": robust}
 
 
 def _folder_of(target: str, weights: Path | None) -> Path:
@@ -141,20 +140,17 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
-def _dataset_of(target: str, weights: Path | None, code: Sequence[str]) -> str:
-    from macer.certification.target import is_trained
+def _dataset_of(target: str, card: "ModelCard | None") -> str:
     from macer.data.split import ARRAYS
-    from macer.runs.run import load_model
 
-    if weights is None and is_trained(target):
-        name = load_model(target, code=code)[1].dataset
-        if name == ARRAYS:
-            raise Mistake(
-                f"dataset must be given to certify {target}, which was trained on arrays of a "
-                "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
-            )
-        return name
-    raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+    if card is None:
+        raise Mistake(f"dataset must be given to certify {target}; add --dataset NAME")
+    if card.dataset == ARRAYS:
+        raise Mistake(
+            f"dataset must be given to certify {target}, which was trained on arrays of a "
+            "caller's own; certify it in Python with macer.certify, or add --dataset NAME"
+        )
+    return card.dataset
 
 
 def merge(*parts: Path, out: Path) -> Result:
@@ -168,18 +164,19 @@ def merge(*parts: Path, out: Path) -> Result:
         Folder for all of them; a new one, or one to add to.
     """
     from macer.certification.data_set import check_place
-    from macer.certification.journal import JOURNAL, merge_journals, read_journal
+    from macer.certification.journal import read_journal
+    from macer.certification.shards import merge_journals
     from macer.system.progress import note
 
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
     header = read_journal(parts[0] / JOURNAL).header
-    check_place(out, header["weights_sha256"], header.get("split", "test"))
+    check_place(out, header.weights_sha256, header.split)
     contents = merge_journals(parts, out)
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")
     print_line(f"{len(contents.records)} certificates in {out}")
-    return _told(contents, [out]) | {"dropped": contents.dropped}
+    return _print_result(contents, [out]) | {"dropped": contents.dropped}
 
 
 def predict(
@@ -221,11 +218,10 @@ def predict(
 
     if not images:
         raise Mistake("images must name at least one file, got none")
-    device_ = chosen_device(device)
     predictions = []
     for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=device_, code=code,
+        row_by_row=row_by_row, device=chosen_device(device), code=code,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)

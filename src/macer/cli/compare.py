@@ -64,6 +64,7 @@ def compare(
         Keep the last N training images out of every training and certify these, instead of test
         images: to choose settings by.
     """
+    from macer.data.selection import Images
     from macer.experiments import compare as comparison
     from macer.losses import load_recipe
 
@@ -77,9 +78,7 @@ def compare(
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
         data=data,
-        start=start,
-        stop=stop,
-        skip=skip,
+        images=Images(start, stop, skip),
         device=chosen_device(device),
         held_out=held_out,
         code=code,

@@ -154,15 +154,12 @@ def _list(runs: Path) -> list[Result]:
 
 def _images_of(start: int | None, stop: int | None, skip: int | None) -> "ImagesOf":
     """The images asked for, or else the paper's."""
-    from macer.experiments.paper import Images, images_of
+    from macer.data.selection import Images
+    from macer.experiments.paper import images_of
 
     if (start, stop, skip) == (None, None, None):
         return images_of
     images = Images(start or 0, stop, 1 if skip is None else skip)
-    if images.start < 0:
-        raise Mistake(f"start must be at least 0, got {start}")
-    if images.skip < 1:
-        raise Mistake(f"skip must be at least 1, got {skip}")
     return lambda dataset: images
 
 

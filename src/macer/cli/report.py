@@ -53,6 +53,7 @@ def report(
     plot
         Draw radius–accuracy curves, PNG or PDF by the file's ending.
     """
+    from macer.data.selection import Images
     from macer.report.logs import lacking, read_log, select
     from macer.report.markup import distinct
     from macer.system.progress import note
@@ -61,8 +62,7 @@ def report(
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
-    if start < 0:
-        raise Mistake(f"start must be at least 0, got {start}")
+    images = Images(start, stop, skip)
     folders = [certificates_folder(path) for path in logs]
     read = [read_log(folder) for folder in folders]
     names = distinct([log.name for log in read], logs)
@@ -70,7 +70,7 @@ def report(
     for folder, log in zip(folders, read, strict=True):
         if behind := lacking(folder, log):
             note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
-    chosen = [select(log, start, stop, skip) for log in read]
+    chosen = [select(log, images) for log in read]
     if plot:
         from macer.report.curves import plot as draw_curves
 

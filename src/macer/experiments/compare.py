@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from macer.certification.data_set import certify_data_set, chosen_images
-from macer.certification.journal import HELD_OUT
+from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.settings import check_settings
-from macer.certification.target import find_target
+from macer.certification.target import trained_target
+from macer.data.selection import Images
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
 from macer.report.tables import images_of, setting, thousands, with_error
+from macer.runs.names import HELD_OUT
 from macer.runs.run import Run, load_model
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
@@ -46,9 +47,7 @@ class Examination:
     """The images that every model is certified on, and how."""
 
     split: Split
-    start: int
-    stop: int | None
-    skip: int
+    images: Images
     settings: CertifyRecipe
     soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
     held_out: int = 0  # the last ones alone, of the training images; 0: test images
@@ -57,7 +56,7 @@ class Examination:
         """The numbers of the images."""
         count = len(self.split.images)
         first = count - self.held_out if self.held_out else 0
-        return chosen_images(count, self.start, self.stop, self.skip, first=first)
+        return self.images.among(count, first=first)
 
 
 def compare(
@@ -67,9 +66,7 @@ def compare(
     seeds: int,
     settings: CertifyRecipe,
     data: Path | None,
-    start: int,
-    stop: int | None,
-    skip: int,
+    images: Images,
     device: torch.device,
     held_out: int = 0,
     code: Collection[str] = (),
@@ -99,7 +96,7 @@ def compare(
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
     training, classes = load(dataset, "train", data), classes_of(dataset, data)
     split = training if held_out else load(dataset, "test", data)
-    exam = Examination(split, start, stop, skip, settings, held_out=held_out)
+    exam = Examination(split, images, settings, held_out=held_out)
     exam.indices()  # refuses before hours of training
     for recipe in recipes.values():
         hold_out(training, recipe)  # likewise
@@ -162,15 +159,15 @@ def certified(
     folder: Path, dataset: str, exam: Examination, device: torch.device
 ) -> CertificateLog:
     """The run's certificates of the images, those that are not there yet made now."""
-    classes = load_model(folder)[1].classes
-    target = find_target(str(folder), sigma=None, split=exam.split, classes=classes)
+    target, _ = trained_target(str(folder))
     part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
     indices = exam.indices()
-    certify_data_set(
-        target, exam.split, dataset, indices, exam.settings, where,
+    certification = plan_certification(
+        target, exam.split, dataset, exam.settings,
         device=device, soft_betas=exam.soft_betas, part=part,
     )  # fmt: skip
-    return select(read_log(where), indices[0], exam.stop, exam.skip)
+    certify_data_set(certification, indices, where)
+    return select(read_log(where), replace(exam.images, start=indices[0]))
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:

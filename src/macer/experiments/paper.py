@@ -5,8 +5,9 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from macer.data.selection import Images
 from macer.errors import Mistake
 from macer.losses import completed, load_recipe
 from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, run_name
@@ -103,14 +104,6 @@ def only(item: Item, text: str | None) -> Item:
     return replace(item, rows=rows)
 
 
-class Images(NamedTuple):
-    """The test images i with start ≤ i < stop and i % skip = 0."""
-
-    start: int
-    stop: int | None
-    skip: int
-
-
 ImagesOf = Callable[[str], Images]  # by data set
 
 
@@ -164,7 +157,7 @@ def commands(
     """What to type for this row's certificates, its recipe perhaps shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
     training = _flags(recipe.flat(), load_recipe(row.recipe).flat())
-    certifying = _flags(images._asdict(), Images(0, None, 1)._asdict())
+    certifying = _flags(asdict(images), asdict(Images()))
     certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
     certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
     return [

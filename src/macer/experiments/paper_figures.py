@@ -14,6 +14,7 @@ from macer.experiments.paper_runs import Reproduction
 from macer.report.curves import conditions, draw_steps
 from macer.report.figures import COLOURS, INK, add_title, new_figure, save_picture
 from macer.report.scores import average_certified_radius, curve
+from macer.runs.names import soft_beta
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +97,7 @@ def _draw_soft(axes: "Axes", rows: Sequence[Reproduction], item: Item) -> None:
     (one,) = rows
     assert one.log
     logs = [one.log, *one.soft]
-    names = ["hard", *(log.name.replace("bernstein-", "soft, β = ") for log in one.soft)]
+    names = ["hard", *(f"soft, β = {soft_beta(log.name)}" for log in one.soft)]
     labels = [
         f"{name}: ACR {average_certified_radius(log):.3f}"
         for name, log in zip(names, logs, strict=True)

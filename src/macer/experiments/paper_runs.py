@@ -7,15 +7,16 @@ from pathlib import Path
 
 import torch
 
-from macer.certification.data_set import chosen_images
-from macer.certification.journal import JOURNAL, read_journal
+from macer.certification.journal import read_journal
 from macer.certification.settings import check_settings
+from macer.data.selection import Images
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
-from macer.experiments.paper import Images, ImagesOf, Item, Row, differing, images_of, shortened
+from macer.experiments.paper import ImagesOf, Item, Row, differing, images_of, shortened
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
+from macer.runs.names import JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
 from macer.system.progress import note
 from macer.training.loop import train
@@ -40,17 +41,17 @@ def find(item: Item, runs: Path, images: ImagesOf = images_of) -> list[Reproduct
 
 def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:
     recipe = row.train_recipe()
-    if not (folder / "certificates.tsv").is_file():
+    if not (folder / TABLE).is_file():
         return Reproduction(row)
     chosen = images(recipe.dataset)
     try:
-        log = select(read_log(folder), *chosen)
+        log = select(read_log(folder), chosen)
         if log.sigma not in (None, recipe.sigma):
             raise Mistake(f"{folder} must be of σ = {recipe.sigma:g}, got {log.sigma:g}")
         if log.split is not None:
             raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
-        soft = [folder / f"bernstein-{beta:g}" for beta in soft_betas]
-        logs = tuple(select(read_log(one), *chosen) for one in soft if one.is_dir())
+        soft = [soft_folder(folder, beta) for beta in soft_betas]
+        logs = tuple(select(read_log(one), chosen) for one in soft if one.is_dir())
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
@@ -116,18 +117,20 @@ def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
             "another --runs"
         )
     journal = run.folder / JOURNAL
-    header = read_journal(journal).header if journal.is_file() else {}
+    if not journal.is_file():
+        return
+    header = read_journal(journal).header
     for name in ("n0", "n", "alpha"):
-        if header.get(name, getattr(settings, name)) != getattr(settings, name):
+        if (made := getattr(header, name)) != (asked := getattr(settings, name)):
             raise Mistake(
-                f"{name} must be {header[name]}, that of the certificates in {run.folder}, got "
-                f"{getattr(settings, name)}; or give another --runs"
+                f"{name} must be {made}, that of the certificates in {run.folder}, got {asked}; "
+                "or give another --runs"
             )
 
 
 def _certificates_alone(folder: Path) -> bool:
     """Whether a folder has certificates that were put there, not made by a run's training."""
-    return (folder / "certificates.tsv").is_file() and not Run(folder).manifest.is_file()
+    return (folder / TABLE).is_file() and not Run(folder).manifest.is_file()
 
 
 def _examination(
@@ -139,8 +142,8 @@ def _examination(
 ) -> Examination:
     """The data set's test images; a mistake in them is told before hours of training."""
     split = load(dataset, "test", data)
-    chosen_images(len(split.images), *images)
-    return Examination(split, *images, settings, soft_betas)
+    images.among(len(split.images))
+    return Examination(split, images, settings, soft_betas)
 
 
 def _training(dataset: str, data: Path | None) -> tuple[Split, tuple[str, ...]]:

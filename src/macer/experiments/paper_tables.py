@@ -11,6 +11,7 @@ from macer.report.curves import conditions
 from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
 from macer.report.tables import Row as Scores
 from macer.report.tables import radius_text, setting, tabulate, with_error
+from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # by [Cohen+19], whose code the paper certifies with
 
@@ -184,7 +185,7 @@ def todo(item: Item, found: Sequence[Reproduction], only: str | None) -> list[st
     command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
     return [
         f"{models} no certificates here: `{command} --train` makes them, --commands lists what to "
-        "run, and certificates.tsv of your own may lie in the folder of a run."
+        f"run, and {TABLE} of your own may lie in the folder of a run."
     ]
 
 

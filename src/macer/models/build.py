@@ -107,9 +107,8 @@ def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             return model.eval()(torch.zeros(2, *shape, device="cpu"))
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        size = shape_text(shape)
         raise Mistake(
-            f"model {name!r} does not take {size} images: {first_line(error)}; "
+            f"model {name!r} does not take {shape_text(shape)} images: {first_line(error)}; "
             "choose another model or another data set"
         ) from error
     finally:

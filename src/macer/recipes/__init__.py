@@ -1,6 +1,6 @@
 """Recipes: the one source of every setting's default, type, help text and flag; schedules."""
 
-from macer.recipes.fields import MOST_VOTES, CertifyRecipe, Natural, TrainRecipe, Whole
+from macer.recipes.fields import MOST_VOTES, CertifyRecipe, Natural, TrainRecipe, Whole, check_seed
 from macer.recipes.loss import Loss
 from macer.recipes.named import named_recipe, read_recipe, recipe_names, run_name
 
@@ -11,6 +11,7 @@ __all__ = [
     "Natural",
     "TrainRecipe",
     "Whole",
+    "check_seed",
     "named_recipe",
     "read_recipe",
     "recipe_names",

@@ -199,6 +199,11 @@ class CertifyRecipe:
         for name in ("n0", "n"):
             value = getattr(self, name)
             _require(name, value <= MOST_VOTES, f"at most {MOST_VOTES:,}", value)
-        check_ranges(CertifyRecipe, {"seed": self.seed})
+        check_seed(self.seed)
         if self.radius is not None and self.bound != "clopper-pearson":
             raise Mistake(f"bound must be clopper-pearson with a radius, got {self.bound}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is no number in [0, 2⁶³)."""
+    check_ranges(CertifyRecipe, {"seed": seed})

@@ -1,4 +1,4 @@
-"""Logs of certificates as this field writes them: tab-separated, one line an image."""
+"""Logs of certificates as this field writes them: tab-separated, one line per image."""
 
 import gzip
 import math
@@ -12,16 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.certification.journal import (
-    HELD_OUT,
-    JOURNAL,
-    PARTS,
-    Contents,
-    read_journal,
-    table_lines,
-)
+from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
+from macer.certification.table import table_lines
+from macer.data.selection import Images
 from macer.errors import Mistake
+from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
 from macer.system.files import opened
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
@@ -39,7 +35,7 @@ LARGEST = 1e6  # of radii and of sigma
 
 @dataclass(frozen=True, eq=False)
 class CertificateLog:
-    """Certificates of one model, one entry an image in the order of idx; None: not recorded."""
+    """Certificates of one model, one entry per image in the order of idx; None: not recorded."""
 
     name: str
     idx: NDArray[np.int64]
@@ -54,7 +50,7 @@ class CertificateLog:
     bound: str | None = None
     split: str | None = None  # train, of images that were held out; else the images are test images
     noise: str | None = None  # ordinary, where it was not exact
-    # Whether an image's class was estimated: a score passes over wrong ones.
+    # Whether an image's class was estimated; a score skips images whose selected class is wrong.
     estimated: NDArray[np.bool_] | None = None
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
 
@@ -102,7 +98,7 @@ def _asked(contents: Contents | None) -> NDArray[np.int64] | None:
 
 
 def _check_against(contents: Contents, file: Path, header: str, lines: Sequence[str]) -> None:
-    """Refuse a table that says something else than its journal; it may lack what came last."""
+    """Refuse a table that contradicts its journal; it may lack the last certificates."""
     first, *rest = (line.rstrip("\n") for line in table_lines(contents))
     known = {line.partition("\t")[0]: line for line in rest}
     for number, line in enumerate(lines, start=2):
@@ -124,7 +120,7 @@ def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def lacking(path: Path, log: CertificateLog) -> int:
-    """Certificates that a run's journal has and its table has not, as after a kill."""
+    """How many certificates a run's journal has and its table lacks, as after a kill."""
     return len(_recorded(path).difference(log.idx.tolist()))
 
 
@@ -140,32 +136,23 @@ def _elsewhere(path: Path) -> str:
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
-def select(
-    log: CertificateLog, start: int = 0, stop: int | None = None, skip: int = 1
-) -> CertificateLog:
-    """The images with start ≤ idx < stop and idx % skip = 0."""
-    if skip < 1:
-        raise Mistake(f"skip must be ≥ 1, got {skip}")
-    kept = _chosen(log.idx, start, stop, skip)
+def select(log: CertificateLog, images: Images) -> CertificateLog:
+    """The log with these images alone; at least one must be there."""
+    kept = images.holds(log.idx)
     if not kept.any():
         raise Mistake(
-            f"no image of {log.name} is left by start {start}, stop {stop}, skip {skip}: "
-            f"the log has {describe_images(log)}"
+            f"no image of {log.name} is left by start {images.start}, stop {images.stop}, "
+            f"skip {images.skip}: the log has {describe_images(log)}"
         )
     names = ("idx", "label", "predict", "radius", "correct", "estimated")
     arrays = {name: getattr(log, name) for name in names}
-    asked = None if log.asked is None else log.asked[_chosen(log.asked, start, stop, skip)]
+    asked = None if log.asked is None else log.asked[images.holds(log.asked)]
     narrowed = {name: a[kept] for name, a in arrays.items() if a is not None}
     return replace(log, **narrowed, asked=asked)
 
 
-def _chosen(idx: NDArray[np.int64], start: int, stop: int | None, skip: int) -> NDArray[np.bool_]:
-    chosen: NDArray[np.bool_] = (idx >= start) & (idx % skip == 0)
-    return chosen if stop is None else chosen & (idx < stop)
-
-
 def describe_images(log: CertificateLog) -> str:
-    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; training images so."""
+    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; and if of training."""
     return f"training {_describe(log)}" if log.split == "train" else _describe(log)
 
 
@@ -188,7 +175,7 @@ def _ordinal(number: int) -> str:
 
 
 def _log_file(path: Path) -> Path:
-    file = path / "certificates.tsv" if path.is_dir() else path
+    file = path / TABLE if path.is_dir() else path
     if not file.is_file() and path.is_dir():
         what_to_do = _elsewhere(path) or "; certify the run first"
         raise Mistake(f"no certificates in {path}: expected {file}{what_to_do}")
@@ -198,8 +185,8 @@ def _log_file(path: Path) -> Path:
 
 
 def _name(file: Path) -> str:
-    """A run's log bears the name of its folder; any other its own, without .gz, .tsv or .txt."""
-    if file.name == "certificates.tsv":
+    """A run's log has the name of its folder; another its file's, without .gz, .tsv or .txt."""
+    if file.name == TABLE:
         folder = file.resolve().parent
         run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""
         return f"{run}{folder.name}"

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from macer.certification.journal import JOURNAL, read_journal
+from macer.certification.journal import read_journal
 from macer.errors import Mistake
 from macer.report.logs import read_log
 from macer.report.tables import RADII, Row, images_text, setting, tabulate, thousands, with_error
+from macer.runs.names import JOURNAL
 from macer.runs.run import load_model, model_file
 from macer.runs.zoo import PREFIX, shipped_certificates, zoo_names
 from macer.system.files import sha256_of_file
@@ -67,9 +68,9 @@ def _of_radii(folder: Path, target: str) -> bool:
     """Whether the certificates are of largest radii, not of a given one; they must be its own."""
     header = read_journal(folder / JOURNAL).header
     sha256 = sha256_of_file(model_file(target))
-    if header["weights_sha256"] != sha256:
+    if header.weights_sha256 != sha256:
         raise Mistake(
             f"the certificates in {folder} must be of {target}, SHA-256 {sha256[:16]}…, "
-            f"got {header['weights_sha256'][:16]}…; certify it again"
+            f"got {header.weights_sha256[:16]}…; certify it again"
         )
-    return header["radius"] is None
+    return header.radius is None

@@ -53,7 +53,8 @@ def rounded(model: nn.Module) -> Tensors:
 
 
 def _check_range(name: str, largest: float, *, weight: bool) -> None:
-    """Refuse what float16 turns into infinity, and NaN, which every comparison is false of."""
+    """Refuse what float16 turns into infinity, and NaN."""
+    # Every comparison with NaN is false.
     if not largest <= (MOST if weight else torch.finfo(torch.float64).max):
         requirement = f"within ±{MOST:g}, the range of float16," if weight else "finite"
         raise Mistake(f"{name} must be {requirement} to be exported, got {largest:g}; train again")

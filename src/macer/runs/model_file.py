@@ -21,13 +21,12 @@ from torch import Tensor, nn
 from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.tensor_files import read_safetensors
-from macer.system.files import read_file
 
 Tensors = dict[str, Tensor]
 
-# What a stranger's card may ask for: more is a mistake or a trap, not a model to certify.
+# Limits of what a card may ask for: more is a mistake or an attack, not a model to certify.
 MOST_CLASSES = 65_536
-MOST_VALUES = 2**21  # of an image: two of them in ResNet-18 take 2 GB
+MOST_VALUES = 2**21  # per image: two such images in ResNet-18 take 2 GB
 MOST_TEXT = 300  # characters of a name
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, halves of characters
@@ -55,25 +54,25 @@ class ModelCard:
         right = min(self.shape) >= 1 and math.prod(self.shape) <= MOST_VALUES
         _require("shape", right, f"of 1 to {MOST_VALUES:,} values", self.shape)
         right = len(self.mean) == channels and all(map(_is_finite, self.mean))
-        _require("mean", right, f"{channels} finite numbers, one a channel", self.mean)
+        _require("mean", right, f"{channels} finite numbers, one per channel", self.mean)
         right = len(self.std) == channels and all(map(_is_positive, self.std))
-        _require("std", right, f"{channels} finite numbers > 0, one a channel", self.std)
+        _require("std", right, f"{channels} finite numbers > 0, one per channel", self.std)
         _require("sigma", _is_positive(self.sigma), "finite and > 0", self.sigma)
 
     @classmethod
-    def from_fields(cls, found: object) -> "ModelCard":
+    def from_fields(cls, values: object) -> "ModelCard":
         """The card that `asdict` and JSON made; a Mistake says what is wrong with another."""
         names = [field.name for field in fields(cls)]
-        if not isinstance(found, dict) or sorted(found) != sorted(names):
+        if not isinstance(values, dict) or sorted(values) != sorted(names):
             raise Mistake(f"its card must have the fields {', '.join(names)}")
         return cls(
-            architecture=_text("architecture", found["architecture"]),
-            classes=tuple(_text("classes", one) for one in _list("classes", found["classes"])),
-            shape=_sizes(found["shape"]),
-            mean=tuple(_number("mean", one) for one in _list("mean", found["mean"])),
-            std=tuple(_number("std", one) for one in _list("std", found["std"])),
-            sigma=_number("sigma", found["sigma"]),
-            dataset=_text("dataset", found["dataset"]),
+            architecture=_text("architecture", values["architecture"]),
+            classes=tuple(_text("classes", name) for name in _list("classes", values["classes"])),
+            shape=_sizes(values["shape"]),
+            mean=tuple(_number("mean", number) for number in _list("mean", values["mean"])),
+            std=tuple(_number("std", number) for number in _list("std", values["std"])),
+            sigma=_number("sigma", values["sigma"]),
+            dataset=_text("dataset", values["dataset"]),
         )
 
     def build(self, folder: str | None = None) -> nn.Sequential:
@@ -178,13 +177,17 @@ def _digest(tensors: Mapping[str, Tensor], fields: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
-    """The card and the tensors of a model file; nothing that it names is imported."""
+def parse_model(content: bytes, file: Path) -> tuple[ModelCard, Tensors]:
+    """The card and the tensors in a model file's content; nothing that it names is imported.
+
+    Args:
+        file: for messages.
+    """
     try:
-        tensors, metadata = read_safetensors(read_file(file))
-        found = json.loads(metadata["macer"])
-        digest = found.pop("digest", None) if isinstance(found, dict) else None
-        card = ModelCard.from_fields(found)
+        tensors, metadata = read_safetensors(content)
+        values = json.loads(metadata["macer"])
+        digest = values.pop("digest", None) if isinstance(values, dict) else None
+        card = ModelCard.from_fields(values)
     except (
         SafetensorError,
         KeyError,
@@ -197,7 +200,7 @@ def read_model_file(file: Path) -> tuple[ModelCard, Tensors]:
             f"{file} must be a model file written by macer train: {error}; for other weights name "
             "their network and add --weights FILE"
         ) from error
-    if digest is not None and digest != _digest(tensors, found):
+    if digest is not None and digest != _digest(tensors, values):
         raise Mistake(
             f"{file} must hold the weights and the card that its digest is of; the file is "
             "damaged or was changed"

@@ -1,12 +1,4 @@
-"""A run is a folder: what was asked for, how far it got, and what came of it.
-
-manifest.json            recipe, seed, versions, device, SHA-256 of data and weights, commit
-checkpoints/             the newest two generations
-model.safetensors        final weights; its metadata rebuild the model
-metrics.jsonl            one line an epoch
-certificates.journal     one checksummed record a certified image
-certificates.tsv         the same as a table, derived
-"""
+"""A run is a folder: what was asked for, how far it got, and what came of it; see `names`."""
 
 import hashlib
 import json
@@ -20,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import nn
 
 from macer import __version__
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.recipes.older import from_flat, is_flat
-from macer.runs.model_file import ModelCard, Tensors, model_bytes, plain_tensors, read_model_file
+from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
+from macer.runs.names import CHECKPOINTS, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
 from macer.system.commit import commit
@@ -37,7 +27,6 @@ from macer.system.files import (
     locked,
     read_file,
     read_text,
-    sha256_of_file,
     sync_folder,
     write_atomically,
 )
@@ -45,14 +34,12 @@ from macer.system.user_code import OwnModule, check_admitted, module_of, names_a
 
 Metrics = dict[str, Any]
 
-GENERATIONS = 2
-
 LARGEST_TEXT = 1 << 24  # bytes of a manifest and of metrics; a thousand epochs take one thirtieth
-LARGEST_CHECKPOINT = 1 << 36  # bytes, of what training itself has written
 MOST_EPOCHS = 1 << 20
 LOOK = ("validation_accuracy", "validation_radius")
-# What a manifest's entries are, as far as others are read from them.
-MANIFEST = {
+_REQUIRED = ("recipe", "data_sha256")  # entries that every manifest has
+# The types of the entries that are read again; each may be null.
+_ENTRIES = {
     "recipe": dict,
     "data_sha256": str,
     "weights_sha256": str,
@@ -70,22 +57,22 @@ class Run:
     @property
     def manifest(self) -> Path:
         """What was asked for and what came of it."""
-        return self.folder / "manifest.json"
+        return self.folder / MANIFEST
 
     @property
     def model(self) -> Path:
         """Final weights."""
-        return self.folder / "model.safetensors"
+        return self.folder / MODEL
 
     @property
     def metrics(self) -> Path:
-        """One line an epoch."""
-        return self.folder / "metrics.jsonl"
+        """One line per epoch."""
+        return self.folder / METRICS
 
     @property
     def checkpoints(self) -> Path:
         """The newest generations of the training's state."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, or a Mistake that says what is wrong with it."""
@@ -94,16 +81,17 @@ class Run:
         text = read_text(self.manifest, limit=LARGEST_TEXT)
         try:
             manifest: dict[str, Any] = json.loads(text)
-            for name, kind in MANIFEST.items():
+            for name, kind in _ENTRIES.items():
                 if not isinstance(manifest.get(name, kind()), kind | NoneType):
                     raise TypeError(f"{name} must be of type {kind.__name__}")
-            manifest["recipe"], manifest["data_sha256"]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Mistake(f"{self.manifest} must be a manifest in JSON: {error!r:.200}") from error
+        if missing := [name for name in _REQUIRED if name not in manifest]:
+            raise Mistake(f"{self.manifest} must be a manifest in JSON: it has no {missing[0]}")
         return manifest
 
     def read_recipe(self) -> TrainRecipe:
-        """The recipe that the run was asked for with, to be looked at: its names may be code."""
+        """The recipe that the run was begun with, only to look at: its names may be code."""
         fields = self.read_manifest()["recipe"]
         if fields is None:
             raise Mistake(
@@ -129,7 +117,7 @@ class Run:
             return lines
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Mistake(
-                f"{self.metrics} must have an epoch's metrics a line, in JSON: {error!r:.200}; "
+                f"{self.metrics} must have one epoch's metrics per line, in JSON: {error!r:.200}; "
                 "move the file away to go on without it"
             ) from error
 
@@ -140,7 +128,7 @@ class Run:
 
 
 def _check_metrics(line: Metrics) -> None:
-    """Refuse the metrics of what can be no epoch; a loss may be any number."""
+    """Refuse metrics that no epoch can have; a loss may be any number."""
     for name in ("epoch", "step", "samples_per_second"):
         value = line[name]
         if not isinstance(value, int | float) or not 0 < value < 1e18:
@@ -188,7 +176,7 @@ def open_run(
 
 
 def new_run(folder: Path, record: dict[str, Any]) -> Run:
-    """Make a run in a new folder: its manifest, of a record and of what macer it was made with."""
+    """Make a run in a new folder: its manifest has the record, and the versions it is made with."""
     run = Run(folder)
     if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
@@ -214,7 +202,7 @@ def _made_with() -> dict[str, Any]:
 def _is_new(folder: Path) -> bool:
     """Whether nothing is there but what a run has before its manifest: an empty checkpoints/."""
     return folder.is_dir() and all(
-        entry.name == "checkpoints" and entry.is_dir() and not any(entry.iterdir())
+        entry.name == CHECKPOINTS and entry.is_dir() and not any(entry.iterdir())
         for entry in folder.iterdir()
         if not entry.name.startswith(".")
     )
@@ -252,45 +240,6 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
-    """Add a generation and remove those beyond the newest two.
-
-    The file's name ends in the hash of its content, so that a damaged one is known as such.
-    """
-    metadata = {name: str(value) for name, value in state.items()}
-    content = save_tensors(plain_tensors(tensors), metadata)
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    write_atomically(run.checkpoints / f"{state['step']:09d}-{digest}.safetensors", content)
-    for old in _generations(run)[GENERATIONS:]:
-        old.unlink()
-
-
-def load_checkpoint(run: Run) -> tuple[Tensors, dict[str, int], list[Path]] | None:
-    """The newest generation that is undamaged, and the damaged ones passed over; None if new."""
-    damaged: list[Path] = []
-    generations = _generations(run)
-    for path in generations:
-        content = read_file(path, limit=LARGEST_CHECKPOINT)
-        if hashlib.sha256(content).hexdigest()[:16] != path.stem.partition("-")[2]:
-            damaged.append(path)
-            continue
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata()
-        return load_tensors(content), {k: int(v) for k, v in metadata.items()}, damaged
-    if damaged:
-        names = ", ".join(str(path) for path in damaged)
-        raise Mistake(
-            f"every checkpoint is damaged: {names}; "
-            "delete the run's folder to train again from the start"
-        )
-    return None
-
-
-def _generations(run: Run) -> list[Path]:
-    """Checkpoint files, newest first."""
-    return sorted(run.checkpoints.glob("*-*.safetensors"), reverse=True)
-
-
 def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
     """Write weights and card; return the file's SHA-256."""
     content = model_bytes(tensors, card)
@@ -311,6 +260,16 @@ def model_file(target: Path | str) -> Path:
     return file
 
 
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in eval mode on the CPU, what its file says of it, and the file."""
+
+    model: nn.Sequential
+    card: ModelCard
+    file: Path
+    sha256: str  # of the file
+
+
 def load_model(
     target: Path | str, *, code: Collection[str] = ()
 ) -> tuple[nn.Sequential, ModelCard]:
@@ -322,13 +281,21 @@ def load_model(
         code: modules that the file may name for its network, besides those of macer; those of a
             run that this user made with code of her own are admitted by its seal.
     """
+    loaded = open_model(target, code=code)
+    return loaded.model, loaded.card
+
+
+def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel:
+    """As `load_model`, with the file and its hash; the file is read once."""
     file = model_file(target)
+    content = read_file(file)
+    sha256 = hashlib.sha256(content).hexdigest()
     if in_zoo(target):
-        check_zoo_file(file)
+        check_zoo_file(file, sha256)
     elif file == Run(Path(target)).model:
-        _check_weights(Run(Path(target)))
-    card, tensors = read_model_file(file)
-    folders = _owners_folders(file) if names_a_function(card.architecture) else {}
+        _check_weights(Run(Path(target)), sha256)
+    card, tensors = parse_model(content, file)
+    folders = _owners_folders(file, sha256) if names_a_function(card.architecture) else {}
     check_admitted(card.architecture, {*code, *folders}, source=file)
     module = module_of(card.architecture)
     model = card.build(None if module in code else folders.get(module))
@@ -338,20 +305,20 @@ def load_model(
         raise Mistake(
             f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
         ) from error
-    return model.eval(), card
+    return LoadedModel(model.eval(), card, file, sha256)
 
 
-def _owners_folders(file: Path) -> dict[str, str]:
-    """The user's own modules, with their folders, where the file is the model of a run of hers."""
+def _owners_folders(file: Path, sha256: str) -> dict[str, str]:
+    """The user's own modules, with their folders, if the file is the model of a run of hers."""
     run = Run(file.parent)
     if file != run.model or not run.manifest.is_file():
         return {}
-    return owners_folders(run.read_manifest().get("code"), sha256_of_file(file))
+    return owners_folders(run.read_manifest().get("code"), sha256)
 
 
-def _check_weights(run: Run) -> None:
+def _check_weights(run: Run, sha256: str) -> None:
     expected = run.read_manifest().get("weights_sha256")
-    if expected and sha256_of_file(run.model) != expected:
+    if expected and sha256 != expected:
         raise Mistake(
             f"{run.model} must have the SHA-256 its manifest names, {str(expected)[:16]}…; "
             "the file is damaged or another model's"

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from macer.errors import Mistake
-from macer.system.files import sha256_of_file
 from macer.system.user_code import nearest
 
 PREFIX = "zoo:"
@@ -19,7 +18,7 @@ def zoo_names() -> list[str]:
 
 
 def in_zoo(target: Path | str) -> bool:
-    """Whether a target has the form zoo:NAME, be there such a model or not."""
+    """Whether a target has the form zoo:NAME; such a model need not exist."""
     return str(target).startswith(PREFIX)
 
 
@@ -32,11 +31,11 @@ def zoo_file(target: Path | str) -> Path:
     return FOLDER / f"{name}.safetensors"
 
 
-def check_zoo_file(file: Path) -> None:
+def check_zoo_file(file: Path, sha256: str) -> None:
     """Refuse a model file that is not the one that came with macer."""
     lines = (FOLDER / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-    known = {name: sha256 for sha256, name in map(str.split, lines)}
-    if sha256_of_file(file) != known.get(file.name):
+    known = {name: expected for expected, name in map(str.split, lines)}
+    if sha256 != known.get(file.name):
         raise Mistake(
             f"{file} must have the SHA-256 that came with macer, "
             f"{known.get(file.name, 'none')[:16]}…; the file is damaged: install macer again"
@@ -50,12 +49,12 @@ def shipped_certificates(target: Path | str) -> Path:
 
 def user_folder(target: Path | str) -> Path:
     """The folder for what a user makes with zoo:NAME: never one of the installed package."""
-    zoo_file(target)  # refuses a name that is none
+    zoo_file(target)  # refuses an unknown name
     return Path("runs") / f"zoo-{_name(target)}"
 
 
 def certificates_folder(target: Path | str) -> Path:
-    """The folder with a target's certificates; of zoo:NAME the user's, else those it came with."""
+    """The folder with a target's certificates; for zoo:NAME the user's, else the shipped ones."""
     if not in_zoo(target):
         return Path(target)
     own, shipped = user_folder(target), shipped_certificates(target)

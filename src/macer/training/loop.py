@@ -18,15 +18,9 @@ from macer.data.sets import DATASETS, Split
 from macer.errors import Mistake, Stopped
 from macer.losses import completed
 from macer.recipes import TrainRecipe
+from macer.runs.checkpoints import load_checkpoint, save_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import (
-    Metrics,
-    Run,
-    load_checkpoint,
-    open_run,
-    save_checkpoint,
-    save_model,
-)
+from macer.runs.run import Metrics, Run, open_run, save_model
 from macer.runs.seals import sealed
 from macer.smoothing.streams import Purpose, stream
 from macer.system.files import locked, remove_leftovers, write_atomically

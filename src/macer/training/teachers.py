@@ -10,8 +10,7 @@ from torch import nn
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
-from macer.runs.run import load_model, model_file
-from macer.system.files import sha256_of_file
+from macer.runs.run import open_model
 from macer.system.text import shape_text
 
 TEACHERS = ("teacher", "pseudo")  # a setting of a loss, and a field of every recipe
@@ -49,7 +48,8 @@ def load_teachers(
 def _load(
     field: str, path: Path, card: ModelCard, device: torch.device, code: Collection[str]
 ) -> Teacher:
-    model, own = load_model(path, code=code)
+    loaded = open_model(path, code=code)
+    model, own = loaded.model, loaded.card
     if own.shape != card.shape:
         required, got = (shape_text(shape) for shape in (card.shape, own.shape))
         raise Mistake(f"{field} must be a model of {required} images, got {path}, of {got} images")
@@ -57,7 +57,7 @@ def _load(
         required, got = (_summary(classes) for classes in (card.classes, own.classes))
         raise Mistake(f"{field} must have the classes {required}, got {path}, with {got}")
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Teacher(model.requires_grad_(False), sha256_of_file(model_file(path)))
+    return Teacher(model.requires_grad_(False), loaded.sha256)
 
 
 def _summary(classes: tuple[str, ...]) -> str:

@@ -1,0 +1,76 @@
+"""certificates.tsv: a journal's certificates as a table that other tools of this field read."""
+
+from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Decimal
+from pathlib import Path
+from typing import Any
+
+from macer.certification.header import Header
+from macer.certification.journal import Contents
+from macer.certification.record import Record
+from macer.system.files import write_pieces
+
+COLUMNS = (
+    *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
+    *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
+)
+
+
+def write_table(contents: Contents, path: Path) -> None:
+    """Write certificates.tsv: the field's six columns, then what they rest on.
+
+    The same certificates give the same bytes, whenever and however they were made. Therefore the
+    field's column time is 0.0; the journal has the seconds.
+    """
+    write_pieces(path, (line.encode() for line in table_lines(contents)))
+
+
+def table_lines(contents: Contents) -> Iterator[str]:
+    """The lines of the table that a journal gives, in the order of the images' numbers."""
+    header = contents.header
+    unusual = _unusual_columns(header)
+    yield "\t".join((*COLUMNS, *unusual)) + "\n"
+    for idx in sorted(contents.records):
+        row = (*_row(header, contents.records[idx]), *map(str, unusual.values()))
+        yield "\t".join(row) + "\n"
+
+
+def _unusual_columns(header: Header) -> dict[str, Any]:
+    """Columns that mark unusual certificates, so that the table alone shows what they are.
+
+    These are certificates of one radius that was asked for, of training images, and of noise that
+    is not exact.
+    """
+    columns: dict[str, Any] = {}
+    if header.radius is not None:
+        columns["asked"] = header.radius
+    if header.split != "test":
+        columns["split"] = header.split
+    if not header.exact:
+        columns["noise"] = "ordinary"
+    return columns
+
+
+def _row(header: Header, record: Record) -> tuple[str, ...]:
+    certificate = record.certificate
+    return (
+        str(record.idx),
+        str(record.label),
+        str(certificate.label),
+        rounded_down(certificate.radius),
+        str(int(certificate.label == record.label)),
+        "0.0",
+        *map(str, (header.n0, header.n, header.alpha, header.sigma, header.bound)),
+        str(certificate.selected),
+        rounded_down(certificate.p_a, 12),
+        str(certificate.drawn),
+        ",".join(map(str, certificate.estimation)),
+    )
+
+
+def rounded_down(value: float, decimals: int = 6) -> str:
+    """A radius in decimal, never larger than it is: 0.0 or six digits."""
+    if value == 0:
+        return "0.0"
+    digits = Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR)
+    return f"{digits:f}"

@@ -1,0 +1,35 @@
+"""The names of the files and folders of a run; no other module spells them.
+
+manifest.json            recipe, seed, versions, device, SHA-256 of data and weights, commit
+checkpoints/             the newest two generations
+model.safetensors        final weights; its metadata rebuild the model
+metrics.jsonl            one line per epoch
+certificates.journal     one checksummed record per certified image
+certificates.tsv         the same as a table, derived
+bernstein-β/             certificates of the soft classifier at β, from the same samples
+held-out/                certificates of training images that the run held out
+.parts/                  certificates of processes that work together, until the end
+"""
+
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+CHECKPOINTS = "checkpoints"
+MODEL = "model.safetensors"
+METRICS = "metrics.jsonl"
+JOURNAL = "certificates.journal"
+TABLE = "certificates.tsv"
+HELD_OUT = "held-out"
+PARTS = ".parts"
+
+_SOFT = "bernstein-"
+
+
+def soft_folder(folder: Path, beta: float) -> Path:
+    """The folder in a folder of certificates that holds those of the soft classifier at β."""
+    return folder / f"{_SOFT}{beta:g}"
+
+
+def soft_beta(folder: str) -> str:
+    """The β in the name of such a folder, as it is written there."""
+    return folder.removeprefix(_SOFT)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macer.data.selection import Images
+from macer.errors import Mistake
+
+
+@given(st.integers(0, 30), st.none() | st.integers(0, 30), st.integers(1, 9))
+def test_the_numbers_among_a_data_set_are_those_that_are_held(start, stop, skip):
+    images, numbers = Images(start, stop, skip), np.arange(30)
+    held = numbers[images.holds(numbers)].tolist()
+    if held:
+        assert images.among(30) == held
+    else:
+        with pytest.raises(Mistake, match=r"^no image i has "):
+            images.among(30)
+
+
+def test_images_are_chosen_as_the_field_counts_them() -> None:
+    assert Images(1, None, 3).among(10) == [3, 6, 9]
+    assert Images(0, 4, 1).among(10) == [0, 1, 2, 3]
+    assert Images(4, 10, 3).among(10) == [6, 9]
+    assert Images(2, None, 2).among(10, first=7) == [8]
+    assert Images(8, None, 1).among(10, first=7) == [8, 9]
+
+
+def test_images_that_were_trained_on_are_never_chosen() -> None:
+    assert Images().among(100, first=97) == [97, 98, 99]
+    assert Images(98).among(100, first=97) == [98, 99]
+    message = r"^no image i has 97 ≤ i < 97 and i % 1 = 0; the held-out images are 97…99$"
+    with pytest.raises(Mistake, match=message):
+        Images(0, 97).among(100, first=97)
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ((-1, None, 1), "start must be at least 0, got -1"),
+        ((0, 11, 1), "stop must be at most the number of images, 10, got 11"),
+        ((0, None, 0), "skip must be at least 1, got 0"),
+        ((10, None, 1), "no image i has 10 ≤ i < 10 and i % 1 = 0"),
+    ],
+)
+def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
+    with pytest.raises(Mistake, match=f"^{message}$"):
+        Images(*piece).among(10)

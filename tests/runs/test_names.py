@@ -1,0 +1,49 @@
+import ast
+from pathlib import Path
+
+import pytest
+
+import macer
+from macer.runs import names
+from macer.runs.names import soft_beta, soft_folder
+
+SOURCE = Path(macer.__file__).parent
+HOME = SOURCE / "runs" / "names.py"
+SPELT = [value for name, value in vars(names).items() if name.isupper()]
+
+
+def texts(file: Path) -> list[str]:
+    """Every string of a module that is no docstring; of an f-string its pieces."""
+    tree = ast.parse(file.read_text("utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+    ]
+
+
+def test_the_names_are_those_of_every_run():
+    assert SPELT == [
+        "manifest.json", "checkpoints", "model.safetensors", "metrics.jsonl",
+        "certificates.journal", "certificates.tsv", "held-out", ".parts", "bernstein-",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELT)
+def test_one_module_spells_the_name(name):
+    """Two of them are words of messages too, and are looked for as a whole text."""
+    is_word = name in ("checkpoints", "held-out")
+    found = {
+        file
+        for file in SOURCE.rglob("*.py")
+        if any(name == text if is_word else name in text for text in texts(file))
+    }
+    assert found == {HOME}
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.25, 16.0, 1e6, 1e-5])
+def test_a_soft_folder_has_its_beta_in_its_name(beta):
+    folder = soft_folder(Path("run"), beta)
+    assert folder.parent == Path("run") and folder.name == f"bernstein-{beta:g}"
+    assert float(soft_beta(folder.name)) == beta
