@@ -43,6 +43,12 @@ def test_the_journals_that_come_with_macer_are_written_again_as_they_are(folder:
     assert _line(b"", read_journal(folder / JOURNAL).header.to_json()) == first
 
 
+def test_an_entry_that_an_older_header_lacks_is_written_once_it_has_another_value():
+    header = Header.from_json(older(ENTRIES))
+    changed = replace(header, split="train", family=3)
+    assert changed.to_json() == {**older(ENTRIES), "split": "train", "family": 3}
+
+
 def test_an_older_header_has_what_held_before_there_were_such_entries():
     header = Header.from_json(older(ENTRIES))
     assert {name: getattr(header, name) for name in OLDER} == OLDER

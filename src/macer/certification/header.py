@@ -66,11 +66,12 @@ class Header:
             if not holds(value):
                 raise Mistake(f"{name} must be {requirement}, got {str(value)[:40]!r}")
 
-    def _names(self) -> Sequence[str]:
-        """The entries of the journal's first line; a new journal says nothing of test images."""
-        return self.written or [
-            name for name in ENTRIES if name != "split" or self.split == "train"
-        ]
+    def _names(self) -> list[str]:
+        """The entries of the journal's first line; a new journal does not name the test split."""
+        if not self.written:
+            return [name for name in ENTRIES if name != "split" or self.split == "train"]
+        changed = [name for name, value in OLDER.items() if getattr(self, name) != value]
+        return list(dict.fromkeys((*self.written, *changed)))
 
     @classmethod
     def from_json(cls, entries: object) -> "Header":
