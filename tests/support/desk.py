@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from examples import DATA, bytes_of
+from examples import DATA
 from PIL import Image
 from small_mnist import write_mnist
 
@@ -63,14 +63,20 @@ def refuses(
     capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], line: str
 ) -> None:
     """One line that begins so, exit code 2, nothing on standard output, no file changed."""
-    before = bytes_of(folder)
+    before = state_of(folder)
     capsys.readouterr()
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"macer: {line}"), err
     assert err.count("\n") == 1 and err.endswith("\n")
-    assert bytes_of(folder) == before
+    assert state_of(folder) == before
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """The size and the time of the last change of each file."""
+    files = {str(path): path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in files.items()}
 
 
 def words(text: str) -> list[str]:

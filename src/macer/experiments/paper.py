@@ -4,6 +4,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
@@ -30,17 +31,21 @@ class Row:
 
     def train_recipe(self) -> TrainRecipe:
         """Everything that decides the weights."""
-        return replace(named_recipe(self.recipe), **self.changes)
+        return replace(_recipe(self.recipe), **self.changes)
 
     def run(self) -> str:
         """The name of its run's folder; rows that are one model have one run."""
-        usual = named_recipe(self.recipe)
+        usual = _recipe(self.recipe)
         changed = [
             f"{name}-{value:g}"
             for name, value in self.changes.items()
             if value != getattr(usual, name)
         ]
-        return "-".join([run_name(self.recipe), *changed])
+        return "-".join([_run_name(self.recipe), *changed])
+
+
+# A row asks for its recipe again and again, and each time its file would be looked for and read.
+_recipe, _run_name = cache(named_recipe), cache(run_name)
 
 
 @dataclass(frozen=True, kw_only=True)
