@@ -10,6 +10,7 @@ import pytest
 from desk import CERTIFY, LOGS, refuses
 
 from macer.cli.app import main
+from macer.system.files import sha256_of_file
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,12 @@ def test_report_writes_pictures_and_a_page(
         assert (tmp_path / name).read_bytes().startswith(start)
         assert "0.691" in page.read_text("utf-8")
         assert capsys.readouterr().out.endswith(f"curves: {tmp_path / name}\npage: {page}\n")
+
+
+def test_the_page_of_a_run_has_the_sha256_of_its_weights(at_desk: Path, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    assert main(["report", "run", LOGS[0], "--html", str(page)]) == 0
+    assert page.read_text("utf-8").count(sha256_of_file(Path("run/model.safetensors"))) == 1
 
 
 @pytest.mark.parametrize("form", ["--csv", "--latex", "--markdown"])

@@ -738,7 +738,7 @@ MUTANTS = {
         "cli/printing.py", "radii or tables.RADII)", "radii or None)", "report/test_tables.py"
     ),
     "a page of a form": Mutant(
-        "cli/report.py", "return note if alone else", "return", "cli/test_report.py"
+        "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
     ),
     "a speed of what was skipped": Mutant(
         "system/progress.py",

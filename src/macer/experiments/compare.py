@@ -105,7 +105,7 @@ def compare(
     for recipe in recipes.values():
         hold_out(training, recipe)  # likewise
         if held_out:
-            check_teachers(recipe, set(TEACHERS) - set(_teachers_here(recipe, recipes)))
+            check_teachers(recipe, set(TEACHERS) - set(teachers_among(recipe, recipes)))
     entries = {}
     for name in _teachers_first(recipes):
         asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
@@ -135,10 +135,10 @@ def _common_dataset(recipes: Mapping[str, TrainRecipe]) -> str:
 
 def _teachers_first(recipes: Mapping[str, TrainRecipe]) -> list[str]:
     """The names of the recipes, those that learn from another one after the others."""
-    return sorted(recipes, key=lambda name: bool(_teachers_here(recipes[name], recipes)))
+    return sorted(recipes, key=lambda name: bool(teachers_among(recipes[name], recipes)))
 
 
-def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
+def teachers_among(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
     """The fields that name a run of this comparison, as runs/NAME."""
     paths = {field: Path(getattr(recipe, field)) for field in TEACHERS}
     return {
@@ -152,7 +152,7 @@ def _of_seed(
     recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe], seed: int, out: Path
 ) -> TrainRecipe:
     """The recipe with its seed; its teachers among the recipes are their runs of the same seed."""
-    here = _teachers_here(recipe, recipes)
+    here = teachers_among(recipe, recipes)
     teachers: dict[str, Any] = {
         field: str(out / name / f"seed-{seed}") for field, name in here.items()
     }

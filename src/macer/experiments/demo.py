@@ -13,6 +13,7 @@ from macer.recipes import CertifyRecipe, named_recipe
 from macer.report.curves import plot
 from macer.report.logs import CertificateLog, read_log
 from macer.report.page import write_page
+from macer.report.provenance import provenance
 from macer.report.scores import paired_difference
 from macer.system.progress import note
 from macer.training.loop import train
@@ -53,7 +54,9 @@ def run_demo(out: Path, device: torch.device) -> Made:
     gaussian, macer = (_certified(out / name, device) for name in ROWS)
     made = Made((gaussian, macer), out / "curves.png", out / "report.html")
     plot(made.logs, made.plot)
-    write_page(made.logs, made.html, title="macer demo: Gaussian training against MACER")
+    models = [model for name in ROWS if (model := provenance(out / name, name))]
+    title = "macer demo: Gaussian training against MACER"
+    write_page(made.logs, made.html, title=title, models=models)
     return made
 
 

@@ -11,7 +11,7 @@ from macer.errors import Mistake
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
 from macer.report.curves import conditions, draw_steps
-from macer.report.figures import COLOURS, INK, add_title, new_figure, save_picture
+from macer.report.figures import COLOURS, TEXT_COLOUR, add_title, new_figure, save_picture
 from macer.report.scores import average_certified_radius, curve
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
         axes.set_visible(False)
     for axes in grid[:, 1:].flat:
         axes.set_ylabel("")
-    figure.supxlabel(_caption(item, found), fontsize=9, color=INK, parse_math=False)
+    figure.supxlabel(_caption(item, found), fontsize=9, color=TEXT_COLOUR, parse_math=False)
     save_picture(figure, path)
 
 

@@ -36,16 +36,19 @@ def cells(item: Item, found: Sequence[Reproduction]) -> Cells:
 def _scores(item: Item, found: Sequence[Reproduction]) -> Cells:
     timed = any(one.row.hours for one in found)
     header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
+    if timed:
+        header += ["epochs", "hours"]
     lines = []
     for one in found:
-        papers = [f"{a:.2f}" if a else "0" for a in one.row.accuracies]
-        published = [_sigma(one.row), "paper", *papers, f"{one.row.acr:.3f}"]
-        lines.append([one.row.name, *published, *_papers_time(one.row)[1:] * timed])
+        name, sigma = one.row.name, _sigma(one.row)
+        accuracies = [f"{a:.2f}" if a else "0" for a in one.row.accuracies]
+        line = [name, sigma, "paper", *accuracies, f"{one.row.acr:.3f}"]
+        lines.append([*line, *_papers_time(one.row)[1:]] if timed else line)
         if one.log:
-            ours = [f"{a:.3f}" if a else "0" for a in certified_accuracy(one.log, item.radii)]
-            line = [one.row.name, _sigma(one.row), "here", *ours, _acr(one)]
-            lines.append([*line, *_our_time(one)[1:] * timed])
-    return [*header, *["epochs", "hours"] * timed], lines
+            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(one.log, item.radii)]
+            line = [name, sigma, "here", *accuracies, _acr(one)]
+            lines.append([*line, *_our_time(one)[1:]] if timed else line)
+    return header, lines
 
 
 def _times(item: Item, found: Sequence[Reproduction]) -> Cells:
@@ -60,13 +63,13 @@ def _times(item: Item, found: Sequence[Reproduction]) -> Cells:
 
 
 def _papers_time(row: Row) -> list[str]:
-    """Seconds an epoch, epochs and hours."""
+    """Seconds per epoch, epochs and hours."""
     seconds = "" if row.epoch_seconds is None else f"{row.epoch_seconds:,.1f}"
     return [seconds, setting(row.epochs), "" if row.hours is None else f"{row.hours:.2f}"]
 
 
 def _our_time(one: Reproduction) -> list[str]:
-    """Seconds an epoch, epochs and hours; ? where the run does not say."""
+    """Seconds per epoch, epochs and hours; ? where the run does not have them."""
     if one.epochs is None or "seconds" not in one.speed:
         return ["?", setting(one.epochs), "?"]
     seconds = one.speed["seconds"]
