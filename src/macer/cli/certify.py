@@ -117,8 +117,8 @@ def certify(
 
 def _told(contents: "Contents", folders: Sequence[Path]) -> Result:
     """Print what folders of certificates say: scores, or what holds at one radius."""
-    from macer.certification.data_set import at_radius
     from macer.report.logs import read_log
+    from macer.report.one_radius import at_radius
 
     result: Result = {
         "folder": folders[0],
