@@ -21,7 +21,7 @@ class Row:
 
     name: str
     recipe: str  # a name that `macer recipes` lists
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of its fields
+    changes: Mapping[str, Any] = field(default_factory=dict)  # to fields of the recipe
     table: str  # the title of the table it stands in
     accuracies: tuple[float, ...] = ()  # at the table's radii
     acr: float
@@ -34,7 +34,7 @@ class Row:
         return replace(_recipe(self.recipe), **self.changes)
 
     def run(self) -> str:
-        """The name of its run's folder; rows that are one model have one run."""
+        """The name of its run's folder; rows of the same model share a run."""
         usual = _recipe(self.recipe)
         changed = [
             f"{name}-{value:g}"
@@ -57,8 +57,8 @@ class Item:
     rows: tuple[Row, ...]
     shows: Literal["scores", "time", "settings"] = "scores"
     radii: tuple[float, ...] = ()
-    panels: Literal["sigma", "table", "name"] | None = None  # of a figure: rows alike in this
-    soft_betas: tuple[float, ...] = ()  # a figure of hard against soft certificates
+    panels: Literal["sigma", "table", "name"] | None = None  # what a figure groups rows by
+    soft_betas: tuple[float, ...] = ()  # for a figure of hard and soft certificates
 
 
 def item_names() -> list[str]:
@@ -96,7 +96,7 @@ def _row(fields: Mapping[str, Any], table: str) -> Row:
 
 
 def only(item: Item, text: str | None) -> Item:
-    """The item with those of its rows whose run has the text in its name."""
+    """The item with only those rows whose run has the text in its name."""
     if text is None:
         return item
     rows = tuple(row for row in item.rows if text in row.run())
@@ -121,12 +121,12 @@ ImagesOf = Callable[[str], Images]  # by data set
 
 
 def images_of(dataset: str) -> Images:
-    """500 images, as in the paper: 500…999 in the authors' code; of ImageNet it does not say."""
+    """The paper's 500 images: 500…999 in the authors' code, which has none for ImageNet."""
     return Images(0, None, 100) if dataset == "imagenet" else Images(500, 1000, 1)
 
 
 def check_share(share: float) -> None:
-    """Refuse what is no share of a training."""
+    """Refuse a share outside (0, 1]."""
     if not 0 < share <= 1:
         raise Mistake(f"share must be in (0, 1], got {share:g}")
 
@@ -165,7 +165,7 @@ def commands(
     soft_betas: tuple[float, ...] = (),
     data: str | None = None,
 ) -> list[str]:
-    """What to type for this row's certificates, its recipe perhaps shortened."""
+    """The commands that train and certify this row by a recipe, which may be shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
     training = _flags(asdict(recipe), asdict(named_recipe(row.recipe)))
     certifying = _flags(images._asdict(), Images(0, None, 1)._asdict())
@@ -178,7 +178,7 @@ def commands(
 
 
 def _flags(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
-    """The flags of a command that give what is not usual."""
+    """The flags of a command for values that differ from the usual ones."""
     return [
         f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
         for name, values in given.items()

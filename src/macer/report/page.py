@@ -19,6 +19,7 @@ from macer.report.tables import (
     count_text,
     images_text,
     setting,
+    signed_with_error,
     tabulate,
     thousands,
     with_error,
@@ -150,7 +151,7 @@ def _comparison(name: str, difference: Difference) -> dict[str, str]:
     gain, error, images = difference
     return {
         "name": name,
-        "difference": ("+" if gain >= 0 else "") + with_error(gain, error),
+        "difference": signed_with_error(gain, error),
         "images": f"{images:,}",
         "errors": f"{abs(gain) / error:.1f}" if error > 0 else "—",
     }

@@ -171,6 +171,11 @@ def with_error(value: float, error: float) -> str:
     return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
 
 
+def signed_with_error(value: float, error: float) -> str:
+    """A difference with its sign and its standard error."""
+    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
+
+
 def radius_text(r: float) -> str:
     """A radius as a column's header: two decimals, or more if it has more."""
     return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
@@ -180,7 +185,7 @@ def _difference_text(row: Row, first: Row) -> str:
     if row.difference is None:
         return "" if row is first else "—"
     gain, error, _ = row.difference
-    return with_error(gain, error) if gain < 0 else f"+{with_error(gain, error)}"
+    return signed_with_error(gain, error)
 
 
 def _compare(logs: Sequence[CertificateLog]) -> tuple[list[Difference | None], list[str]]:
