@@ -1,4 +1,4 @@
-"""What all pictures share: colours, axes, a legend below, and the same bytes each time."""
+"""Parts of all figures: colours, axes, a legend below, and files of the same bytes each time."""
 
 import io
 import math
@@ -19,7 +19,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8
 STYLES = ("-", (0, (5, 1.5)), (0, (5, 1.2, 1.2, 1.2)), (0, (1.4, 1.1)))
 TEXT_COLOUR = "#262626"
 
-# Neither date nor version: the same data give the same bytes.
+# Metadata with dates and versions are left out, so that the same data give the same bytes.
 _LEFT_OUT = {".png": ["Software"], ".pdf": ["CreationDate", "Creator", "Producer"]}
 
 
@@ -40,7 +40,7 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, in inches, that no window and no global state know of."""
+    """An empty figure, its size in inches, outside matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -66,12 +66,12 @@ def label_axes(axes: "Axes", x_label: str, y_label: str, colour: str = TEXT_COLO
 
 
 def add_title(axes: "Axes", text: str, colour: str = TEXT_COLOUR) -> None:
-    """A line above the axes, at their left."""
+    """Add a line above the axes, at their left."""
     axes.set_title(text, fontsize=10, color=colour, loc="left", parse_math=False)
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """Two columns where two labels fit side by side."""
+    """The number of columns: two if two labels fit side by side."""
     return 2 if len(labels) > 1 and max(map(len, labels)) < 45 else 1
 
 
@@ -83,7 +83,7 @@ def legend_height(labels: Sequence[str]) -> float:
 def add_legend(
     figure: "Figure", lines: "Sequence[Line2D]", labels: Sequence[str], colour: str = TEXT_COLOUR
 ) -> None:
-    """A legend below all axes."""
+    """Add a legend below all axes."""
     # Texts are set afterwards: a label given to the legend is dropped if it starts with "_".
     legend = figure.legend(
         lines, ["-"] * len(lines), loc="outside lower center", ncols=legend_columns(labels),
