@@ -1,3 +1,5 @@
+"""The benchmark of training: a plain step and ours do the same work."""
+
 import re
 
 import pytest

@@ -1,3 +1,5 @@
+"""Recipes compared: the same seeds and images, paired differences, counted passes."""
+
 from dataclasses import replace
 from pathlib import Path
 

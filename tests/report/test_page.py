@@ -1,3 +1,5 @@
+"""The page: complete, offline, and without markup from names."""
+
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
