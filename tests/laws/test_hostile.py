@@ -116,6 +116,7 @@ def results() -> dict[str, dict[str, Any]]:
 # refusal
 
 
+@pytest.mark.slow  # all of them together
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_file_is_refused_in_one_line(name: str, results: dict[str, Any]) -> None:
     result, words = results[name], CASES[name].words

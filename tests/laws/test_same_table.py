@@ -101,7 +101,7 @@ def check_variety(content: bytes) -> None:
 def test_one_table_for_a_network_of_the_paper(tmp_path):
     torch.manual_seed(0)
     target, split = target_of(lenet(num_classes=10, channels=1), side=28), first_images(3, side=28)
-    recipe = CertifyRecipe(n0=20, n=500)
+    recipe = CertifyRecipe(n0=20, n=150)
     first, *others = (
         table(
             target, split, tmp_path / order, recipe, batch_size=size, workers=workers, order=order

@@ -19,7 +19,7 @@ from macer.report.logs import describe_images, read_log
 from macer.runs.run import load_model
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 
-TRAIN = ["train", "sample/gaussian", "--dataset", "mnist", "--labelled", "0", "--epochs", "3"]
+TRAIN = ["train", "sample/gaussian", "--dataset", "mnist", "--labelled", "0", "--epochs", "2"]
 TRAIN += ["--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
 
