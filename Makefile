@@ -12,7 +12,7 @@ PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_t
 TRITON := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/macer/triton-$(TRITON_VERSION)-$(PYTHON_TAG)
 INTERPRETED := TRITON_INTERPRET=1 PYTHONPATH=$(TRITON)
 
-.PHONY: setup demo test lint mutants kernels bench pins oldest clean
+.PHONY: setup demo check test lint mutants kernels bench pins oldest clean
 
 # The package and its tools in an environment $(1), at the versions of $(2). hatchling comes first and
 # builds there: for a build apart from it pip takes the newest hatchling, whatever $(2) says.
@@ -37,8 +37,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check src tests hatch_build.py
 	$(BIN)/mypy
 
+# Each process takes half of the tests and steals from the other one at the end, so that most
+# fixtures of a file or of the session are made once.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+# The quick tests, for each save; `make test` is what a change must pass.
+check: lint
+	$(PYTEST) -m 'not slow'
+
 test: lint
-	$(BIN)/pytest --numprocesses 2
+	$(PYTEST)
 
 mutants: $(READY)
 	$(BIN)/python tests/support/mutants.py

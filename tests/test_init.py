@@ -1,7 +1,12 @@
+"""The public names of `macer`."""
+
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 import macer
 
@@ -22,3 +27,13 @@ def test_import_does_not_wait_for_torch() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'macer' has no attribute 'certfy'"):
         macer.certfy  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("value", "range_"), [(1.5, "[1.5, 1.5]"), (-0.1, "[-0.1, -0.1]"), (np.nan, "[nan, nan]")]
+)
+def test_images_outside_0_to_1_are_refused(value: float, range_: str) -> None:
+    images = torch.full((1, 1, 2, 2), value)
+    message = re.escape(f"values in [0, 1], got {range_}; scale")
+    with pytest.raises(macer.Mistake, match=message):
+        macer.certify(torch.nn.Flatten(), images, sigma=0.5)

@@ -1,3 +1,5 @@
+"""The README's map from the paper to the code names files and functions that exist."""
+
 import re
 from importlib import import_module
 from pathlib import Path

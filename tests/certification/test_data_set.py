@@ -19,13 +19,12 @@ from scipy.stats import norm
 
 from macer.certification.data_set import (
     _blocks,
-    at_radius,
     certify_by_recipes,
     plan_certification,
 )
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
-from macer.certification.largest_radius import Certificate, Kind, certify
+from macer.certification.largest_radius import Kind, certify
 from macer.certification.table import write_table
 from macer.certification.target import find_target, weights_digest
 from macer.cli.app import main
@@ -579,23 +578,6 @@ def test_what_a_recipe_asks_for_reaches_certify(
         **{"labels": [3, 4] if score else None, "indices": [8, 9], "batch_size": 300},
         **({"progress": progress.append} | (how if radius is None else {"radius": radius})),
     }
-
-
-def test_at_a_radius_the_right_images_are_those_that_are_robust_too() -> None:
-    """An image that is abstained from may have the right class selected."""
-    votes = {"radius": 0.0, "p_a": 0.0, "selection": (), "estimation": ()}
-    labels = ((3, 3, 3), (-1, 3, 3), (5, 5, 3), (-1, 5, 3))  # certified, selected, true
-    records = {
-        i: SimpleNamespace(
-            label=true, certificate=Certificate(label=label, selected=selected, drawn=50, **votes)
-        )
-        for i, (label, selected, true) in enumerate(labels)
-    }
-    contents: Any = SimpleNamespace(header=SimpleNamespace(radius=0.5, n=300), records=records)
-    assert at_radius(contents).line() == (
-        "radius 0.5: 2 of 4 images are robust, 1 of them with the right label (0.2500); 50 samples "
-        "per image, 6.0 times fewer than n = 300"
-    )
 
 
 def test_an_image_takes_its_share_of_its_blocks_time(monkeypatch: pytest.MonkeyPatch) -> None:

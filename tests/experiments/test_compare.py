@@ -1,3 +1,5 @@
+"""Recipes compared: the same seeds and images, paired differences, counted passes."""
+
 from dataclasses import replace
 from pathlib import Path
 
@@ -231,7 +233,7 @@ def test_a_teacher_of_the_comparison_holds_out_what_its_student_does(tmp_path, t
 def test_only_a_recipes_own_place_names_a_run_of_the_comparison(teacher, here):
     recipe = tiny_recipe(loss="catrs", teacher=teacher)
     recipes = {"plain": tiny_recipe(), "student": recipe}
-    assert comparison._teachers_here(recipe, recipes) == ({"teacher": "plain"} if here else {})
+    assert comparison.teachers_among(recipe, recipes) == ({"teacher": "plain"} if here else {})
 
 
 def test_of_certificates_that_were_made_before_only_those_asked_for_count(tmp_path, tiny_data):

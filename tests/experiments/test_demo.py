@@ -1,3 +1,5 @@
+"""The demo: what it writes, and the difference that it states."""
+
 from dataclasses import replace
 from pathlib import Path
 

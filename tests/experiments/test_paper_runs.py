@@ -1,4 +1,4 @@
-"""The paper's rows here, their tables and their figures, on data of a blink."""
+"""The paper's rows reproduced, their tables and their figures, with tiny trainings."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ FEW = Images(0, 8, 2)
 
 
 class TinyRow(Row):
-    """A row of the paper with a training of a blink."""
+    """A row of the paper with a tiny training."""
 
     def train_recipe(self) -> TrainRecipe:
         recipe = tiny_recipe(epochs=4, lr_schedule="step", lr_decays=(2,))

@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mutants
+import mutation
 from interpreted import needs_interpreter
 from launch_log import LOG
-from mutants import SURVIVES, Mutant
+from mutation import SURVIVES, Mutant
 from processes import surroundings
 
 from macer import kernels
@@ -45,7 +45,7 @@ def test_a_change_that_is_no_bug_survives():
     """Else every bug would count as noticed where the interpreter cannot even begin."""
     for file in ("kernels/test_pooling.py", "kernels/test_interpreter.py::" + LAW):
         change = Mutant("kernels/pooling.py", HEAD, f"{HEAD}  # the same", file, interpreted=True)
-        assert mutants.outcome(change) == SURVIVES, file
+        assert mutation.outcome(change) == SURVIVES, file
 
 
 HEAD = "import triton.language as tl"

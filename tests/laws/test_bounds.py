@@ -14,7 +14,7 @@ from macer.audit.verify import recompute
 from macer.certification.journal import Contents, Record, open_journal, read_journal
 from macer.certification.largest_radius import certify
 from macer.certification.settings import check_settings
-from macer.certification.target import Target
+from macer.certification.target import Target, prepare
 from macer.data.sets import Split
 from macer.errors import AuditFailed
 from macer.smoothing.bounds import BOUNDS
@@ -105,8 +105,7 @@ def test_an_attack_judges_by_votes_where_the_bound_counts_votes(strange, tmp_pat
     search = falsification.Search(scale=0.5, restarts=1, steps=1, m=1, n=100, seed=0)
     target = Target(Brightness(), "bright", "bright", SIGMA, (1, 4, 4), 2, "")
     records = list(contents.records.values())
-    trials = list(
-        falsification.falsify(contents, records, target, SPLIT, search, device=torch.device("cpu"))
-    )
+    model = prepare(target, precision="fp32", row_by_row=False, device=torch.device("cpu"))
+    trials = list(falsification.falsify(contents, records, model, SPLIT, search))
     assert judged == [BOUNDS[strange].soft] * 2
     assert all(trial.p_a <= 1 for trial in trials)

@@ -1,3 +1,5 @@
+"""Radius–accuracy curves: title, legend and files."""
+
 import re
 import subprocess
 import sys

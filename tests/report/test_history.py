@@ -1,3 +1,5 @@
+"""Held-out accuracy and radius during training: read, listed and drawn."""
+
 import json
 from dataclasses import replace
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""Tables in Markdown, LaTeX and CSV: every text stays a text."""
+
 import csv as standard_csv
 import io
 import sys

@@ -1,3 +1,5 @@
+"""The page: complete, offline, and without markup from names."""
+
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,7 +12,10 @@ from examples import published_logs, random_log
 from macer.errors import Mistake
 from macer.report.logs import CertificateLog
 from macer.report.page import drawing, simplify, write_page
+from macer.report.provenance import Provenance
 from macer.report.scores import average_certified_radius, curve, outcomes
+
+MODEL = Provenance("a", "macer", "<script>alert(1)", "cifar10", "0", "ab" * 32, "cd" * 32)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +27,7 @@ def macer() -> list[CertificateLog]:
 def page(macer: list[CertificateLog], tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
     logs = [replace(log, n0=100, n=100_000, alpha=0.001, bound="clopper-pearson") for log in macer]
-    write_page(logs, path, title="A <title> & more", details={"weights": "<script>alert(1)"})
+    write_page(logs, path, title="A <title> & more", models=[MODEL])
     return path.read_text("utf-8")
 
 
@@ -61,11 +66,11 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     log = replace(
         random_log(0, 124), name=odd, bound=odd, asked=np.arange(180), noise="ordinary", alpha=0.5
     )
-    write_page([log], tmp_path / "a.html", title=odd, details={odd: odd})
+    write_page([log], tmp_path / "a.html", title=odd, models=[Provenance(*[odd] * 7)])
     page = (tmp_path / "a.html").read_text("utf-8")
     tags_of(page)
     assert all(line.isprintable() for line in page.split("\n"))
-    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 11
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 16
     assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
     assert "Ordinary noise: these certificates hold for real" in page
 
@@ -147,9 +152,17 @@ def test_the_page_asks_nothing_of_the_network_and_runs_nothing(page: str) -> Non
     assert "@import" not in page
 
 
-def test_names_and_details_are_text_not_markup(page: str) -> None:
+def test_names_and_models_are_text_not_markup(page: str) -> None:
     assert "A &lt;title&gt; &amp; more" in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+def test_a_page_has_the_hashes_of_the_models_that_are_known(
+    page: str, macer: list[CertificateLog], tmp_path: Path
+) -> None:
+    assert page.count("ab" * 32) == page.count("cd" * 32) == 1
+    write_page(macer[:1], tmp_path / "a.html", title="one")
+    assert "SHA-256" not in (tmp_path / "a.html").read_text("utf-8")
 
 
 def test_names_in_the_drawing_are_text_not_markup(macer: list[CertificateLog]) -> None:

@@ -1,3 +1,5 @@
+"""ACR, certified accuracy and paired differences."""
+
 import math
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""Tables of scores: what stands beside every ACR, in every form."""
+
 import io
 import re
 from csv import DictReader

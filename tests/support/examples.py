@@ -35,7 +35,7 @@ def random_log(seed: int, images: int = 200) -> CertificateLog:
 
 
 def published_logs() -> list[CertificateLog]:
-    """The logs of the MACER authors' models, see data/README.md."""
+    """The logs of the MACER authors' models, see logs/README.md."""
     return [read_log(DATA / f"macer_sigma{sigma}.tsv.gz") for sigma in ("0.25", "0.5", "1.0")]
 
 

@@ -10,41 +10,9 @@ A bug that no test notices is printed and makes the exit code 1, and so is one w
 do not end. The first failure is a notice.
 """
 
-import multiprocessing
-import os
-import shutil
-import signal
 import sys
-import tempfile
-import traceback
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
-
-# Processes that begin with what takes long to import, and with nothing of the package.
-FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(
-    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest", "triton.language"]
-)
-
-IMPORTED = ["-W", "ignore:Module already imported"]  # what pytest says of plugins in such a process
-
-NOTICED, SURVIVES, NO_END = "noticed ", "SURVIVES", "NO END  "
-
-
-class Mutant(NamedTuple):
-    file: str  # under src/macer
-    right: str  # stands there once
-    wrong: str
-    tests: str  # the files that must notice, or single tests as FILE::NAME
-    slow: bool = False  # those of them that are marked as slow, not the others
-    interpreted: bool = False  # by Triton's interpreter, since the bug is in a GPU's kernel
-
+from mutation import Mutant, main
 
 MUTANTS = {
     "two-sided bound": Mutant(
@@ -769,7 +737,7 @@ MUTANTS = {
         "cli/printing.py", "radii or tables.RADII)", "radii or None)", "report/test_tables.py"
     ),
     "a page of a form": Mutant(
-        "cli/report.py", "return note if alone else", "return", "cli/test_app.py"
+        "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
     ),
     "a speed of what was skipped": Mutant(
         "system/progress.py",
@@ -1383,74 +1351,5 @@ MUTANTS = {
 }
 
 
-def outcome(mutant: Mutant) -> str:
-    """What the tests make of the bug."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", copy)
-        path = copy / "macer" / mutant.file
-        text = path.read_text(encoding="utf-8")
-        assert text.count(mutant.right) == 1, f"{mutant.file} must hold once: {mutant.right}"
-        path.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
-        code, output = _tested(mutant, copy)
-    if code is None:
-        return NO_END
-    assert code in (0, 1), output[-2000:]
-    return NOTICED if code else SURVIVES
-
-
-def _tested(mutant: Mutant, source: Path) -> tuple[int | None, str]:
-    """The exit code of the tests of that source, None if they do not end; and what they say."""
-    log = source.parent / "output"
-    child = FRESH.Process(target=_test, args=(mutant, source, log))
-    child.start()
-    child.join(LIMIT)
-    if child.is_alive():
-        os.killpg(child.pid, signal.SIGKILL)  # and all that the tests have started
-        child.join()
-        return None, ""
-    return child.exitcode, log.read_text(encoding="utf-8", errors="replace")
-
-
-def _test(mutant: Mutant, source: Path, log: Path) -> None:
-    """In a process of its own: run the tests of that source, and leave with their exit code."""
-    os.setsid()
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.chdir(ROOT)
-    path = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
-    sys.path.insert(0, str(source))
-    marked = ["-m", "slow" if mutant.slow else "not slow"]
-    tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
-    code = 99  # no answer of the tests
-    try:
-        code = pytest.main(["-x", "-n0", "-p", "no:cacheprovider", *IMPORTED, *marked, *tests])
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    os._exit(code)  # whatever the tests have left running
-
-
-def main(names: list[str]) -> int:
-    """Try the bugs, two at a time, and say which were noticed."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # safe to fork
-    interprets = os.environ.get("TRITON_INTERPRET") == "1"
-    known = {name: m for name, m in MUTANTS.items() if m.interpreted == interprets}
-    if unknown := set(names) - known.keys():
-        sys.exit(f"no such bug: {', '.join(unknown)}; those in kernels need TRITON_INTERPRET=1")
-    chosen = {name: known[name] for name in names or known}
-    found = []
-    with ThreadPoolExecutor(2) as pool:
-        for name, one in zip(chosen, pool.map(outcome, chosen.values()), strict=True):
-            sys.stdout.write(f"{one}  {name}\n")
-            sys.stdout.flush()
-            found.append(one)
-    noticed = found.count(NOTICED)
-    sys.stdout.write(f"{noticed} of {len(chosen)} seeded bugs noticed\n")
-    return 0 if noticed == len(chosen) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(MUTANTS, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The surroundings of processes that tests start."""
+"""The environment of processes that tests start."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ TESTS = Path(__file__).parent
 
 
 def surroundings() -> dict[str, str]:
-    """Ours, with one thread and with the tests' own modules: the source is the one under test."""
+    """Our environment, with one thread, and with tests/support and the source under test."""
     path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
 

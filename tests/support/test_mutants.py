@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
-import mutants
+import mutation
 import pytest
-from mutants import MUTANTS, NO_END, NOTICED, ROOT, SURVIVES, Mutant
+from mutants import MUTANTS
+from mutation import NO_END, NOTICED, ROOT, SURVIVES, Mutant
 from processes import surroundings
 
 import macer
@@ -38,18 +39,19 @@ def test_a_change_that_is_no_bug_survives_and_tests_that_do_not_end_are_told(mon
     """Else every bug would count as noticed when the tests cannot even begin."""
     first = (ROOT / "src/macer/recipes/schedules.py").read_text().splitlines()[0]
     bug = Mutant("recipes/schedules.py", first, f"{first}\n", "recipes/test_schedules.py")
-    assert mutants.outcome(bug) == SURVIVES
-    assert mutants.outcome(MUTANTS["two-sided bound"]) == NOTICED
-    monkeypatch.setattr(mutants, "LIMIT", 10)
-    assert mutants.outcome(bug._replace(wrong="import time; time.sleep(60)")) == NO_END
+    assert mutation.outcome(bug) == SURVIVES
+    assert mutation.outcome(MUTANTS["two-sided bound"]) == NOTICED
+    monkeypatch.setattr(mutation, "LIMIT", 10)
+    assert mutation.outcome(bug._replace(wrong="import time; time.sleep(60)")) == NO_END
 
 
 def test_only_a_failure_is_a_notice(monkeypatch, capsys):
     """A bug that passes and one with which the tests do not end are both told."""
     bug = Mutant("errors.py", '"""', '"""', "support/test_mutants.py")
-    monkeypatch.setattr(mutants, "MUTANTS", {name: bug._replace(wrong=name) for name in OUTCOMES})
-    monkeypatch.setattr(mutants, "outcome", lambda mutant: OUTCOMES[mutant.wrong])
-    assert mutants.main(["fails"]) == 0 and mutants.main(["passes"]) == mutants.main([]) == 1
+    bugs = {name: bug._replace(wrong=name) for name in OUTCOMES}
+    monkeypatch.setattr(mutation, "outcome", lambda mutant: OUTCOMES[mutant.wrong])
+    assert mutation.main(bugs, ["fails"]) == 0
+    assert mutation.main(bugs, ["passes"]) == mutation.main(bugs, []) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == [
         f"{NO_END}  hangs",
         "1 of 3 seeded bugs noticed",

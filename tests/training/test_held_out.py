@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_mnist import write_mnist
 from tiny_models import tiny_recipe, tiny_split
 
 from macer.certification.journal import read_journal
@@ -17,7 +18,8 @@ from macer.report.logs import describe_images, read_log
 from macer.runs.run import load_model
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 
-TRAIN = ["train", "sample/gaussian", "--epochs", "1", "--labelled", "0", "--device", "cpu"]
+TRAIN = ["train", "sample/gaussian", "--dataset", "mnist", "--labelled", "0", "--epochs", "2"]
+TRAIN += ["--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
 
 
@@ -25,8 +27,10 @@ CERTIFY = ["--n0", "20", "--n", "200", "--device", "cpu"]
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`run`, which held 30 images out, and `all`, which held none out."""
     folder = tmp_path_factory.mktemp("held out")
-    assert main([*TRAIN, "--held-out", "30", "--out", str(folder / "run")]) == 0
-    assert main([*TRAIN, "--out", str(folder / "all")]) == 0
+    write_mnist(folder / "data", train=1280, t10k=40)
+    for name, held_out in (("run", ["--held-out", "30"]), ("all", [])):
+        where = ["--data", str(folder / "data"), "--out", str(folder / name)]
+        assert main([*TRAIN, *held_out, *where]) == 0
     return folder
 
 
@@ -34,6 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(trained, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("MACER_DATA", str(tmp_path / "here/data"))
     return tmp_path / "here"
 
 
@@ -52,7 +57,7 @@ def test_the_last_images_are_held_out_and_a_batch_is_left_at_least() -> None:
 
 def test_held_out_images_are_certified_and_no_others(here: Path) -> None:
     assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
-    split = load("mnist-sample", "train")
+    split = load("mnist", "train")
     count = len(split.images)
     log = read_log(Path("run/held-out"))
     np.testing.assert_array_equal(log.idx, np.arange(count - 30, count))
@@ -194,7 +199,7 @@ def test_a_copied_table_of_one_radius_is_no_usual_log(
 
 def test_other_images_than_those_of_the_training_are_refused(here: Path) -> None:
     """Among them could be some that the model was trained on."""
-    split = load("mnist-sample", "train")
+    split = load("mnist", "train")
     assert first_held_out("run", split) == len(split.images) - 30
     turned = Split(np.ascontiguousarray(split.images[::-1]), split.labels[::-1].copy())
     with pytest.raises(Mistake, match=r"^held_out needs the training images of run, of SHA-256 "):
@@ -217,7 +222,7 @@ def test_a_model_that_held_nothing_out_is_refused(
     target: str, line: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree("run", "lenet")  # a folder of a network's name
-    known = ["--dataset", "mnist-sample", "--out", "new", *CERTIFY]
+    known = ["--dataset", "mnist", "--out", "new", *CERTIFY]
     assert main(["certify", *target.split(), "--held-out", *known]) == 2
     assert capsys.readouterr().err.startswith(f"macer: {line}")
     assert not Path("new").exists()

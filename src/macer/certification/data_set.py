@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from macer import __version__
-from macer.certification.certificate import ABSTAIN, Certificate
+from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
 from macer.certification.journal import Contents, Writer, open_journal
@@ -244,42 +244,6 @@ def certify_by_recipes(
         )
         return [certificates]
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
-
-
-class AtRadius(NamedTuple):
-    """How many images of a journal are robust at its one radius, and at what cost."""
-
-    radius: float
-    images: int
-    robust: int
-    correct: int  # of the robust ones
-    n: int
-    samples: float  # drawn per image, on average
-
-    def line(self) -> str:
-        """The same in words."""
-        if not self.images:
-            return f"radius {self.radius:g}: no image yet"
-        return (
-            f"radius {self.radius:g}: {self.robust} of {self.images} images are robust, "
-            f"{self.correct} of them with the right label ({self.correct / self.images:.4f}); "
-            f"{self.samples:,.0f} samples per image, "
-            f"{self.n / max(self.samples, 1):.1f} times fewer than n = {self.n:,}"
-        )
-
-
-def at_radius(contents: Contents) -> AtRadius:
-    """What a journal of one radius says."""
-    assert contents.header.radius is not None
-    records = list(contents.records.values())
-    return AtRadius(
-        radius=contents.header.radius,
-        images=len(records),
-        robust=sum(r.certificate.label != ABSTAIN for r in records),
-        correct=sum(r.certificate.label == r.label for r in records),
-        n=contents.header.n,
-        samples=sum(r.certificate.drawn for r in records) / max(len(records), 1),
-    )
 
 
 def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[CertifyRecipe]:

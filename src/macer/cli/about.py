@@ -1,4 +1,4 @@
-"""`macer zoo`, `recipes`, `data` and `bench`: what there is here, and how fast it runs."""
+"""`macer zoo`, `recipes`, `data` and `bench`: what is here, and how fast it runs."""
 
 from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Result, print_line, print_table
@@ -21,7 +21,7 @@ def zoo() -> Result:
 
 def recipes() -> Result:
     """List the recipes that come with macer."""
-    keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # the names say the data set
+    keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # names contain the data set
     recipes = {name: {"lam": None} | named_recipe(name).flat() for name in recipe_names()}
     rows = [(name, *(_cell(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
     print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
@@ -37,7 +37,7 @@ def _cell(value: object) -> str:
 
 
 def data(*, data: Data = None, download: str | None = None) -> Result:
-    """List the data sets: which are here, and where the others come from.
+    """List the data sets: which are here, and where to get the others.
 
     Parameters
     ----------
@@ -74,24 +74,24 @@ def bench(
     images
         Images to certify; 20 by default.
     n
-        Samples for each of them; 2,000 by default.
+        Samples per image; 2,000 by default.
     """
     if train and (images, n) != (None, None):
         raise Mistake("images and n must be left out with train, which certifies nothing")
-    device_ = chosen_device(device)
+    processor = chosen_device(device)
     if train:
         from macer.experiments.bench_training import run_train_bench
 
-        parts = run_train_bench(device=device_)
+        parts = run_train_bench(device=processor)
     else:
         from macer.experiments.bench import run_bench
 
         parts = run_bench(
-            images=20 if images is None else images, n=2000 if n is None else n, device=device_
+            images=20 if images is None else images, n=2000 if n is None else n, device=processor
         )
     measured = []
     for part in parts:
         print_line(part.line)
         measured.append(part.figures)
     place, *results = filter(None, measured)
-    return {"device": device_.type, **place, "results": results}
+    return {"device": processor.type, **place, "results": results}

@@ -25,8 +25,8 @@ from macer.system.commit import commit, shortened
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
 from macer.system.text import one_line
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which a write does not name its file
-BUG = 70  # its exit code: EX_SOFTWARE of sysexits.h
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a write that fails so names no file
+BUG = 70  # exit code of a bug: EX_SOFTWARE of sysexits.h
 
 
 def _version() -> str:
@@ -42,7 +42,7 @@ def command_line(training: App | None = None) -> App:
         help_epilogue="--json: print one JSON document instead, on standard output.",
         version=_version,
         result_action="return_value",
-        suppress_keyboard_interrupt=False,  # which would leave without a word
+        suppress_keyboard_interrupt=False,  # cyclopts would end without a message
     )
     app.command(demo)
     app.command(training or train)
@@ -68,7 +68,7 @@ app = command_line()
 
 
 class Ending(NamedTuple):
-    """How a command ended that did not succeed."""
+    """How a command that did not succeed ended."""
 
     code: int
     kind: str
@@ -85,22 +85,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         ending = _run(given, command, as_json)
         if ending and as_json:
-            with _where_there_is_room():
+            with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
                 print_document(command, {"error": error})
-    except BrokenPipeError:  # whoever read our output has seen enough
-        sys.stdout = None  # nothing to flush at the exit
+    except BrokenPipeError:  # the reader of our output has closed it
+        sys.stdout = None  # so that nothing is flushed at the exit
         return 141
     return ending.code if ending else 0
 
 
 def _options(given: Sequence[str]) -> Sequence[str]:
-    """The arguments before --, after which none is a flag."""
+    """The arguments before --; what follows it is never a flag."""
     return given[: given.index("--")] if "--" in given else given
 
 
 def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | None:
-    """Run a command and print what comes of it; help is for people alone."""
+    """Run a command and print its result; help is never printed as JSON."""
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
@@ -121,7 +121,7 @@ def _ending(error: BaseException, command: str | None) -> Ending:
     if isinstance(error, OtherProcessFailed):
         return Ending(2, "mistake", str(error))
     ending = _expected(error, command)
-    with _where_there_is_room():
+    with _ignoring_a_full_disk():
         if ending is None:
             traceback.print_exception(error)
         elif not isinstance(error, Stopped) or is_first():
@@ -130,12 +130,12 @@ def _ending(error: BaseException, command: str | None) -> Ending:
 
 
 @contextmanager
-def _where_there_is_room() -> Iterator[None]:
-    """A full disk does not change how a command ended."""
+def _ignoring_a_full_disk() -> Iterator[None]:
+    """Print if the disk has room; a full disk does not change how a command ended."""
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in DISK_FULL:
             raise
 
 
@@ -148,7 +148,7 @@ def _expected(error: BaseException, command: str | None) -> Ending | None:
             return Ending(2, "mistake", str(error))
         case AuditFailed():
             return Ending(1, "not verified", str(error))
-        case OSError() if error.filename is not None or error.errno in NO_ROOM:
+        case OSError() if error.filename is not None or error.errno in DISK_FULL:
             what = f"cannot use {error.filename}" if error.filename else "cannot write"
             return Ending(2, "mistake", f"{what}: {error.strerror}")
         case Stopped():
@@ -168,14 +168,14 @@ CONTINUED = {
 
 
 def _check_processes(given: Sequence[str]) -> None:
-    """Refuse several processes for what one alone can do."""
+    """Refuse several processes for commands that run in one."""
     if started_by_torchrun() and given[:1] not in (["train"], ["certify"]):
         command = given[0] if given else "macer"
         raise Mistake(f"torchrun must start train or certify, got {command}; run it in one process")
 
 
 def _complain(ending: Ending, error: BaseException) -> None:
-    """One line on standard error; of several processes the first, or one that says which it is."""
+    """Print one line on standard error, by the first process or by one that says its number."""
     process = getattr(error, "__notes__", [])
     what = [ending.kind] if ending.kind == "not verified" else []
     if is_first_of_machine() or process:

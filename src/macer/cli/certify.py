@@ -116,8 +116,8 @@ def certify(
 
 def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
     """Print what certificates say: scores, or how many images are robust at one radius."""
-    from macer.certification.data_set import at_radius
     from macer.report.logs import read_log
+    from macer.report.one_radius import at_radius
 
     result: Result = {
         "folder": folders[0],

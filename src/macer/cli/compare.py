@@ -49,9 +49,9 @@ def compare(
     recipes
         Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
     out
-        Folder of the runs, OUT/RECIPE/seed-S; what is finished there is not done again.
+        Folder of the runs, OUT/RECIPE/seed-S; finished runs are kept.
     seeds
-        Models of each recipe.
+        Models to train per recipe.
     n0
         Samples that select the class.
     n
@@ -61,8 +61,8 @@ def compare(
     score
         Abstain at once where the selected class is wrong: the same table for less work.
     held_out
-        Keep the last N training images out of every training and certify these, instead of test
-        images: to choose settings by.
+        Keep the last N training images out of every training and certify these instead of test
+        images, to choose settings by them.
     """
     from macer.data.selection import Images
     from macer.experiments import compare as comparison

@@ -1,11 +1,10 @@
-"""`macer paper`: the paper's tables and figures, published figures beside ours."""
+"""`macer paper`: the paper's tables and figures, what was published beside our runs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from macer.cli.parameters import Data, Device, chosen_device
-from macer.cli.printing import Result, print_line, print_table, print_text
+from macer.cli.printing import Form, Result, print_line, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
 from macer.report.figures import check_picture
@@ -43,7 +42,7 @@ def paper(
     item
         Its name, such as table-1 or figure-3; without one all are listed.
     train
-        Train and certify what is not here yet; continues where it stopped.
+        Train and certify what is missing; continues where it stopped.
     commands
         Print the commands that would do so instead.
     only
@@ -81,24 +80,16 @@ def paper(
             raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
         return _result(items=_list(runs))
     chosen = chosen_rows(read_item(item), only)
-    if plot and not chosen.panels:
-        raise Mistake(f"plot must be left out with {item}, which is a table, got {plot}")
-    if plot:
-        check_picture(plot)
+    _check_plot(plot, chosen)
     check_share(share)
     images = _images_of(start, stop, skip)
     settings = CertifyRecipe(n0=n0, n=n, alpha=alpha)
     if commands:
-        lines = list(_commands(chosen, share, runs, images, settings, data))
-        for line in lines:
-            print_line(line)
-        return _result(chosen, commands=lines)
-    from macer.experiments import paper_runs as reproduction
-    from macer.experiments import paper_tables
-    from macer.report import markup as forms
-
+        return _print_commands(chosen, share, runs, images, settings, data)
     if train:
-        reproduction.reproduce(
+        from macer.experiments.paper_runs import reproduce
+
+        reproduce(
             chosen,
             runs,
             settings=settings,
@@ -107,47 +98,74 @@ def paper(
             data=data,
             device=chosen_device(device),
         )
-    found = reproduction.find(chosen, runs, images)
+    form: Form = "latex" if latex else "markdown" if markdown else "terminal"
+    return _show(chosen, runs, images, only=only, form=form, plot=plot)
+
+
+def _check_plot(plot: Path | None, item: "Item") -> None:
+    """Refuse to draw a table, or into a file that cannot be written."""
+    if plot and not item.panels:
+        raise Mistake(f"plot must be left out with {item.name}, which is a table, got {plot}")
+    if plot:
+        check_picture(plot)
+
+
+def _show(
+    item: "Item",
+    runs: Path,
+    images: "ImagesOf",
+    *,
+    only: str | None,
+    form: Form,
+    plot: Path | None,
+) -> Result:
+    """Print an item, published figures and those of the runs, and draw it if asked to."""
+    from macer.experiments import paper_tables
+    from macer.experiments.paper_runs import find
+    from macer.report import markup
+
+    models = find(item, runs, images)
     if plot:
         from macer.experiments.paper_figures import plot as draw
 
-        draw(chosen, found, plot)
-    cells, notes = paper_tables.cells(chosen, found), paper_tables.notes(chosen, found)
-    todo = paper_tables.todo(chosen, found, only)
-    if latex or markdown:
-        print_text((forms.latex if latex else forms.markdown)(*cells, notes))
-    else:
-        print_line(f"{item} · {chosen.title}")
+        draw(item, models, plot)
+    cells, notes = paper_tables.cells(item, models), paper_tables.notes(item, models)
+    todo = paper_tables.todo(item, models, only)
+    if form == "terminal":
+        print_line(f"{item.name} · {item.title}")
         print_table(*cells)
         for line in [*notes, *todo]:
             print_line(line)
+    else:
+        print_text((markup.latex if form == "latex" else markup.markdown)(*cells, notes))
     if plot:
         note(f"figure: {plot}")
-    elif chosen.panels:
-        note(f"draw it with --plot {item}.png")
-    models = paper_tables.models(chosen, found)
-    return _result(chosen, models=models, notes=[*notes, *todo], plot=plot)
+    elif item.panels:
+        note(f"draw it with --plot {item.name}.png")
+    figures = paper_tables.models(item, models)
+    return _result(item, models=figures, notes=[*notes, *todo], plot=plot)
 
 
-def _result(item: "Item | None" = None, **found: Any) -> Result:
-    """What was asked for; the rest is None."""
+def _result(item: "Item | None" = None, **entries: Any) -> Result:
+    """The content of the JSON document: the given entries, and None for the others."""
     about = {name: getattr(item, name, None) for name in ("title", "radii")}
-    rest = dict.fromkeys(("items", "commands", "models", "notes", "plot"))
-    return {"item": item and item.name, **about, **rest, **found}
+    others = dict.fromkeys(("items", "commands", "models", "notes", "plot"))
+    return {"item": item and item.name, **about, **others, **entries}
 
 
 def _list(runs: Path) -> list[Result]:
-    """All tables and figures, and how much of them is here."""
+    """Print all tables and figures, and how many of their models have certificates here."""
     from macer.experiments.paper import item_names, read_item
     from macer.experiments.paper_runs import find
 
     items: list[Result] = []
     for item in map(read_item, item_names()):
-        models = {one.row.run(): one.log for one in find(item, runs)}
-        here = sum(log is not None for log in models.values())
-        one = {"name": item.name, "title": item.title, "models": len(models), "certified": here}
-        items.append(one)
-    rows = [[str(value) for value in one.values()] for one in items]
+        logs = {model.row.run(): model.log for model in find(item, runs)}
+        certified = sum(log is not None for log in logs.values())
+        items.append(
+            {"name": item.name, "title": item.title, "models": len(logs), "certified": certified}
+        )
+    rows = [[str(value) for value in entry.values()] for entry in items]
     print_table(("name", "what", "models", f"certified in {runs}"), rows)
     return items
 
@@ -163,20 +181,21 @@ def _images_of(start: int | None, stop: int | None, skip: int | None) -> "Images
     return lambda dataset: images
 
 
-def _commands(
+def _print_commands(
     item: "Item",
     share: float,
     runs: Path,
     images: "ImagesOf",
     settings: CertifyRecipe,
     data: Path | None,
-) -> Iterator[str]:
-    """What to type for each model of an item."""
+) -> Result:
+    """Print what to type for each model of an item."""
     from macer.experiments.paper import commands, shortened
 
+    lines: list[str] = []
     for name, row in {row.run(): row for row in item.rows}.items():
         recipe = shortened(row.train_recipe(), share)
-        yield from commands(
+        lines += commands(
             row,
             recipe,
             str(runs / name),
@@ -185,3 +204,6 @@ def _commands(
             soft_betas=item.soft_betas,
             data=str(data) if data else None,
         )
+    for line in lines:
+        print_line(line)
+    return _result(item, commands=lines)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = 1  # of the JSON documents, which docs/json.md describes
 
 Result = dict[str, Any]  # what a command returns: the content of its JSON document
+Form = Literal["terminal", "csv", "latex", "markdown"]
 
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
@@ -46,36 +47,37 @@ def silenced(silent: bool = True) -> Iterator[None]:
 
 
 def print_line(*fields: str) -> None:
-    """Print one line on standard output, its fields made harmless and set apart by tabs."""
+    """Print one line on standard output: its fields without control characters, between tabs."""
     print_text("\t".join(map(one_line, fields)) + "\n")
 
 
 def print_text(text: str) -> None:
-    """Print text as it is; of several processes the first one does."""
+    """Print text as it is; of several processes, only the first one prints."""
     if is_first() and not _silent.get():
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table that cuts nothing off; the names in its first column stay on one line."""
+    """Print a table that cuts nothing off; names in its first column stay on one line."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     lines = [[Text(one_line(cell)) for cell in line] for line in (header, *rows)]
-    whole = max(line[0].cell_len for line in lines[1:])
+    longest_name = max(line[0].cell_len for line in lines[1:])
     for i, name in enumerate(lines[0]):
-        first: dict[str, Any] = {} if i else {"min_width": whole, "no_wrap": True}
-        table.add_column(name, overflow="fold", **first)
+        on_one_line: dict[str, Any] = {} if i else {"min_width": longest_name, "no_wrap": True}
+        table.add_column(name, overflow="fold", **on_one_line)
     for line in lines[1:]:
         table.add_row(*line)
     _console().print(table)
 
 
 def print_report(
-    logs: Sequence["CertificateLog"], form: str = "terminal", radii: Sequence[float] = ()
+    logs: Sequence["CertificateLog"], form: Form = "terminal", radii: Sequence[float] = ()
 ) -> "Scores":
-    """Print the scores of logs as a table for the terminal, csv, latex or markdown.
+    """Print the scores of logs as a table of a form.
 
-    Returns the table that csv and JSON have, whose radii do not depend on the logs.
+    Returns:
+        The table of CSV and JSON, whose radii do not depend on the logs.
     """
     from macer.report import tables
 
@@ -87,18 +89,18 @@ def print_report(
     if form == "terminal":
         _console().print(tables.terminal(table))
     else:
-        print_text(getattr(tables, form)(table))
+        print_text(tables.latex(table) if form == "latex" else tables.markdown(table))
     return fixed
 
 
 def print_document(command: str | None, content: Mapping[str, Any]) -> None:
-    """Print a JSON document in one line; of several processes the first one does."""
+    """Print a JSON document in one line; of several processes, only the first one prints."""
     document = {"schema": SCHEMA, "macer": __version__, "command": command, **content}
     print_text(json.dumps(plain(document), allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: records as objects, paths as strings, NaN and infinity as null."""
+    """A value for JSON: records as objects, paths as strings, NaN and infinity as null."""
     if isinstance(value, TrainRecipe):
         return plain(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):
@@ -106,16 +108,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return plain(value._asdict())
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value) if isinstance(value, PathLike) else value
 
 
 def _console() -> Console:
-    """Standard output; as wide as its tables when it is no terminal."""
+    """Standard output; as wide as its tables where it is not a terminal."""
     quiet = not is_first() or _silent.get()
     console = Console(quiet=quiet)
     return console if console.is_terminal else Console(width=1000, quiet=quiet)

@@ -1,16 +1,19 @@
 """`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.printing import Result, print_line, print_report, print_table, print_text
+from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
+
+if TYPE_CHECKING:
+    from macer.report.logs import CertificateLog
 
 
 def report(
@@ -54,45 +57,58 @@ def report(
         Draw radius–accuracy curves, PNG or PDF by the file's ending.
     """
     from macer.data.selection import Images
-    from macer.report.logs import lacking, read_log, select
-    from macer.report.markup import distinct
-    from macer.system.progress import note
+    from macer.report.logs import select
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
     images = Images(start, stop, skip)
-    folders = [certificates_folder(path) for path in logs]
-    read = [read_log(folder) for folder in folders]
-    names = distinct([log.name for log in read], logs)
-    read = [replace(log, name=name) for log, name in zip(read, names, strict=True)]
-    for folder, log in zip(folders, read, strict=True):
-        if behind := lacking(folder, log):
-            note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
-    chosen = [select(log, images) for log in read]
+    chosen = [select(log, images) for log in _read_logs(logs)]
     if plot:
         from macer.report.curves import plot as draw_curves
 
         draw_curves(chosen, plot)
     if html:
-        from macer.report.page import write_page
-
-        write_page(chosen, html, title="Certified robustness")
-    form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
+        _write_page(chosen, logs, html)
+    form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
     table = print_report(chosen, form, radii)
-    tell = _beside(form != "terminal")
+    say = _say_beside(form != "terminal")
     for what, file in (("curves", plot), ("page", html)):
         if file:
-            tell(f"{what}: {file}")
+            say(f"{what}: {file}")
     return {"report": table, "plot": plot, "html": html}
 
 
-def _beside(alone: bool) -> Callable[[str], None]:
-    """Where a line goes: to standard error where a form stands alone on standard output."""
+def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
+    """The logs with different names; says which tables are behind their journals."""
+    from macer.report.logs import lacking, read_log
+    from macer.report.markup import distinct
     from macer.system.progress import note
 
-    return note if alone else print_line
+    folders = [certificates_folder(path) for path in paths]
+    logs = [read_log(folder) for folder in folders]
+    names = distinct([log.name for log in logs], paths)
+    for folder, log in zip(folders, logs, strict=True):
+        if behind := lacking(folder, log):
+            note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
+    return [replace(log, name=name) for log, name in zip(logs, names, strict=True)]
+
+
+def _write_page(logs: "Sequence[CertificateLog]", paths: Sequence[Path], html: Path) -> None:
+    from macer.report.page import write_page
+    from macer.report.provenance import provenance
+
+    folders = map(certificates_folder, paths)
+    known = [provenance(folder, log.name) for folder, log in zip(folders, logs, strict=True)]
+    write_page(logs, html, title="Certified robustness", models=list(filter(None, known)))
+
+
+def _say_beside(form_alone: bool) -> Callable[[str], None]:
+    """How to say a line: on standard error if a form must stand alone on standard output."""
+    from macer.system.progress import note
+
+    return note if form_alone else print_line
 
 
 def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
@@ -116,8 +132,8 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     if plot:
         check_picture(plot)
     read = [histories.read_history(run) for run in runs]
-    names = distinct([one.name for one in read], runs)
-    read = [replace(one, name=name) for one, name in zip(read, names, strict=True)]
+    names = distinct([history.name for history in read], runs)
+    read = [replace(history, name=name) for history, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
     notes = histories.notes(read)
@@ -128,5 +144,5 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
         for line in notes:
             print_line(line)
     if plot:
-        _beside(csv)(f"curves: {plot}")
+        _say_beside(csv)(f"curves: {plot}")
     return {"runs": read, "notes": notes, "plot": plot}

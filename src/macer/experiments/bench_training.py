@@ -1,4 +1,4 @@
-"""A MACER training step beside a plain one, in one run: networks and shapes of batches."""
+"""MACER's training step beside a plain one, measured in one run on one machine."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from macer.data.sets import Split
-from macer.experiments.bench import plain_lenet
-from macer.experiments.bench_gpu import about_gpu
+from macer.experiments.bench import about_gpu, plain_lenet
 from macer.losses import completed, macer_loss
 from macer.models.build import build_model
 from macer.recipes import TrainRecipe
@@ -47,11 +46,11 @@ CASES = {
     ),
     "cpu": (Case("lenet", (1, 28, 28), 64, 16),),
 }
-STEPS = {"cuda": 60, "cpu": 32}  # of an epoch
+STEPS = {"cuda": 60, "cpu": 32}  # in an epoch
 
 
 def run_train_bench(*, device: torch.device) -> Iterator[Measured]:
-    """Time MACER epochs of random images, ours and plain in turn, one line a case."""
+    """Time MACER epochs of random images, ours and plain in turn, one line for each case."""
     peak = None
     if device.type == "cuda":
         peak = matrix_rate(device)
@@ -59,17 +58,18 @@ def run_train_bench(*, device: torch.device) -> Iterator[Measured]:
     else:
         yield place(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
     for case in CASES[device.type]:
-        yield _compare(case, STEPS[device.type], device, peak)
+        yield compare(case, STEPS[device.type], device, peak)
 
 
-def _compare(case: Case, steps: int, device: torch.device, peak: float | None) -> Measured:
+def compare(case: Case, steps: int, device: torch.device, peak: float | None) -> Measured:
+    """The rates of a plain epoch and of ours, and with a peak the share of it that ours reaches."""
     recipe = completed(TrainRecipe(model=case.network, sigma=SIGMA, k=case.k, batch=case.batch))
-    few = max(1, steps // 4)  # rates are compared, and the plain one takes long
+    few = max(1, steps // 4)  # rates are compared, and the plain way takes long
     plain = PlainTrainer(recipe, plain_network(case), random_split(case, few), device)
     ours = Trainer(recipe, network(case), random_split(case, steps), device)
     ways: dict[str, Callable[[], int]] = {"plain": plain.epoch, "ours": lambda: our_epoch(ours)}
     for run in ways.values():
-        run()  # kernels are compiled and chosen
+        run()  # compiles and chooses kernels
     taken, samples = median_seconds(ways), case.batch * case.k
     slow, fast = few * samples / taken["plain"], steps * samples / taken["ours"]
     what = f"{case.network}, {case.batch} images × k = {case.k}"
@@ -95,7 +95,7 @@ def plain_network(case: Case) -> nn.Module:
 
 
 def random_split(case: Case, steps: int) -> Split:
-    """Random images and labels for so many steps."""
+    """Random images and labels for a number of steps."""
     random = np.random.default_rng(0)
     images = random.integers(256, size=(steps * case.batch, *case.shape), dtype=np.uint8)
     return Split(images, random.integers(10, size=len(images)))
@@ -109,7 +109,7 @@ def our_epoch(trainer: Trainer) -> int:
 
 
 class PlainTrainer:
-    """Training as research code has it: fp32, the default layout, one kernel after another.
+    """Training as research code usually does it: fp32, default layout, one kernel after another.
 
     The images are on the device as floats, which is more than most research code does.
     """

@@ -17,7 +17,7 @@ from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
-from macer.report.tables import images_of, setting, thousands, with_error
+from macer.report.tables import images_of, setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
 from macer.runs.run import Run, load_model
 from macer.system.progress import note
@@ -27,30 +27,30 @@ from macer.training.speed import count_passes, epoch_seconds
 from macer.training.teachers import TEACHERS, load_teachers, models_named
 from macer.training.validation import Validation
 
-# Images of the little training in which forward passes are counted.
+# Images of the short training in which forward passes are counted.
 COUNTED_IMAGES = 8
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What came of one recipe over all seeds."""
+    """The certificates and costs of one recipe over all seeds."""
 
     name: str
     recipe: TrainRecipe
-    logs: tuple[CertificateLog, ...]  # one a seed, of the same images
-    passes: float  # forward passes for each image in an epoch
+    logs: tuple[CertificateLog, ...]  # one for each seed, of the same images
+    passes: float  # forward passes per image in an epoch
     seconds: float  # of an epoch
 
 
 @dataclass(frozen=True)
 class Examination:
-    """The images that every model is certified on, and how."""
+    """The images that every model is certified on, and the settings."""
 
     split: Split
     images: Images
     settings: CertifyRecipe
-    soft_betas: tuple[float, ...] = ()  # certify by Bernstein at these too
-    held_out: int = 0  # the last ones alone, of the training images; 0: test images
+    soft_betas: tuple[float, ...] = ()  # certify by Bernstein's bound at these β too
+    held_out: int = 0  # only the last training images; 0: test images
 
     def indices(self) -> list[int]:
         """The numbers of the images."""
@@ -71,13 +71,13 @@ def compare(
     held_out: int = 0,
     code: Collection[str] = (),
 ) -> list[Entry]:
-    """Train each recipe with seeds 0, 1 …, certify each model, and return one entry a recipe.
+    """Train each recipe with seeds 0, 1 …, certify each model, and return an entry per recipe.
 
-    A run is OUT/NAME/seed-S. What is finished there is not done again, what is not goes on.
+    A run is OUT/NAME/seed-S. Finished runs are kept, and unfinished ones are continued.
 
     Args:
-        recipes: by the names of their runs, of one data set.
-        held_out: keep the last training images, at least as many, out of every training, and
+        recipes: of one data set, by the names of their runs.
+        held_out: keep at least this many of the last training images out of every training, and
             certify them.
         code: modules that the files of teachers may name, see `load_model`.
     """
@@ -97,11 +97,11 @@ def compare(
     training, classes = load(dataset, "train", data), classes_of(dataset, data)
     split = training if held_out else load(dataset, "test", data)
     exam = Examination(split, images, settings, held_out=held_out)
-    exam.indices()  # refuses before hours of training
+    exam.indices()  # refuses mistakes before hours of training
     for recipe in recipes.values():
         hold_out(training, recipe)  # likewise
         if held_out:
-            check_teachers(recipe, set(TEACHERS) - set(_teachers_here(recipe, recipes)))
+            check_teachers(recipe, set(TEACHERS) - set(teachers_among(recipe, recipes)))
     entries = {}
     for name in _teachers_first(recipes):
         asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
@@ -130,12 +130,12 @@ def _common_dataset(recipes: Mapping[str, TrainRecipe]) -> str:
 
 
 def _teachers_first(recipes: Mapping[str, TrainRecipe]) -> list[str]:
-    """The names of the recipes, those that learn from another one after the others."""
-    return sorted(recipes, key=lambda name: bool(_teachers_here(recipes[name], recipes)))
+    """The names of the recipes; those that learn from another recipe come last."""
+    return sorted(recipes, key=lambda name: bool(teachers_among(recipes[name], recipes)))
 
 
-def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
-    """The fields that name a run of this comparison, as runs/NAME."""
+def teachers_among(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> dict[str, str]:
+    """The fields of a recipe that name a run of this comparison, as runs/NAME."""
     paths = {field: Path(name) for field, name in models_named(recipe).items()}
     return {
         field: path.name
@@ -147,10 +147,10 @@ def _teachers_here(recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe]) -> d
 def _of_seed(
     recipe: TrainRecipe, recipes: Mapping[str, TrainRecipe], seed: int, out: Path
 ) -> TrainRecipe:
-    """The recipe with its seed; its teachers among the recipes are their runs of the same seed."""
-    here = _teachers_here(recipe, recipes)
+    """The recipe with a seed; a teacher among the recipes is its run with the same seed."""
     teachers: dict[str, Any] = {
-        field: str(out / name / f"seed-{seed}") for field, name in here.items()
+        field: str(out / name / f"seed-{seed}")
+        for field, name in teachers_among(recipe, recipes).items()
     }
     return recipe.changed(seed=seed, **teachers)
 
@@ -158,7 +158,7 @@ def _of_seed(
 def certified(
     folder: Path, dataset: str, exam: Examination, device: torch.device
 ) -> CertificateLog:
-    """The run's certificates of the images, those that are not there yet made now."""
+    """Certify the images that the run has no certificates of yet, and return all of them."""
     target, _ = trained_target(str(folder))
     part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
     indices = exam.indices()
@@ -171,7 +171,7 @@ def certified(
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:
-    """Images that the network and its teacher see for each image in an epoch, counted."""
+    """Count the images that the network and its teacher see per image in an epoch."""
     few = training.part(0, COUNTED_IMAGES)
     model, card = load_model(run)
     teachers = load_teachers(recipe, card, torch.device("cpu"), code=code)
@@ -185,7 +185,7 @@ def _seconds(recipe: TrainRecipe, run: Path) -> float:
 
 
 def contributions(entry: Entry) -> Floats:
-    """What each image adds to ACR, radius · 1[predict = label], averaged over the seeds."""
+    """The contribution of each image to ACR, radius · 1[predict = label], averaged over seeds."""
     return np.asarray(np.mean([log.radius * log.correct for log in entry.logs], axis=0))
 
 
@@ -197,7 +197,7 @@ class Score:
     sigma: float
     acr: float
     standard_error: float
-    difference: Difference | None  # to the first recipe, whose own is None
+    difference: Difference | None  # to the first recipe; None for the first
     acrs: tuple[float, ...]  # of the seeds
     images: int
     n: int | None
@@ -237,7 +237,7 @@ def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
             score.name,
             setting(score.sigma),
             with_error(score.acr, score.standard_error),
-            "" if score.difference is None else _signed(*score.difference[:2]),
+            "" if score.difference is None else signed_with_error(*score.difference[:2]),
             f"{min(score.acrs):.3f}…{max(score.acrs):.3f}",
             f"{score.passes:.1f}",
             f"{score.seconds / entries[0].seconds:.1f}",
@@ -261,7 +261,3 @@ def notes(entries: Sequence[Entry]) -> list[str]:
         "passes: images that the network sees for each image in an epoch; "
         "time: of an epoch, the first recipe's being 1.",
     ]
-
-
-def _signed(value: float, error: float) -> str:
-    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"

@@ -14,25 +14,26 @@ from macer.recipes import CertifyRecipe, named_recipe
 from macer.report.curves import plot
 from macer.report.logs import CertificateLog, read_log
 from macer.report.page import write_page
+from macer.report.provenance import provenance
 from macer.report.scores import paired_difference
 from macer.system.progress import note
 from macer.training.loop import train
 
-# Enough images for a difference beyond doubt, few enough for a minute on two cores.
+# Enough images for a clear difference, few enough for a minute on two cores.
 CERTIFY = CertifyRecipe(n0=100, n=2000)
 SKIP = 10
 ROWS = {"Gaussian": "demo-gaussian", "MACER": "demo"}
 
 
 class Made(NamedTuple):
-    """What the demo made: certificates of both models, and files that show them."""
+    """The demo's certificates of both models, and the files that show them."""
 
     logs: tuple[CertificateLog, CertificateLog]
     plot: Path
     html: Path
 
     def line(self) -> str:
-        """The difference of the two."""
+        """The difference of the two ACRs in words."""
         gaussian, macer = self.logs
         difference, error, images = paired_difference(macer, gaussian)
         errors = f", {difference / error:.1f} standard errors" if error else ""
@@ -43,7 +44,7 @@ class Made(NamedTuple):
 
 
 def run_demo(out: Path, device: torch.device) -> Made:
-    """Train both models, certify both on the same test images, and draw what came of it."""
+    """Train both models, certify them on the same test images, and draw curves and a page."""
     if out.exists():
         raise Mistake(f"{out} exists already; choose another --out or remove it")
     for name, recipe_name in ROWS.items():
@@ -54,7 +55,9 @@ def run_demo(out: Path, device: torch.device) -> Made:
     gaussian, macer = (_certified(out / name, device) for name in ROWS)
     made = Made((gaussian, macer), out / "curves.png", out / "report.html")
     plot(made.logs, made.plot)
-    write_page(made.logs, made.html, title="macer demo: Gaussian training against MACER")
+    models = [model for name in ROWS if (model := provenance(out / name, name))]
+    title = "macer demo: Gaussian training against MACER"
+    write_page(made.logs, made.html, title=title, models=models)
     return made
 
 

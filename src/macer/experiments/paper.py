@@ -4,13 +4,14 @@ import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 from macer.data.selection import Images
 from macer.errors import Mistake
 from macer.losses import completed, load_recipe
-from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, run_name
+from macer.recipes import CertifyRecipe, TrainRecipe, run_name
 from macer.system.user_code import nearest
 
 PUBLISHED = files("macer") / "assets" / "paper"
@@ -22,7 +23,7 @@ class Row:
 
     name: str
     recipe: str  # a name that `macer recipes` lists
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of its fields
+    changes: Mapping[str, Any] = field(default_factory=dict)  # to fields of the recipe
     table: str  # the title of the table it stands in
     accuracies: tuple[float, ...] = ()  # at the table's radii
     acr: float
@@ -32,15 +33,19 @@ class Row:
 
     def train_recipe(self) -> TrainRecipe:
         """Everything that decides the weights."""
-        return load_recipe(self.recipe).changed(**self.changes)
+        return _recipe(self.recipe).changed(**self.changes)
 
     def run(self) -> str:
-        """The name of its run's folder; rows that are one model have one run."""
-        usual = named_recipe(self.recipe).flat()
+        """The name of its run's folder; rows of the same model share a run."""
+        usual = _recipe(self.recipe).flat()
         changed = [
             f"{name}-{value:g}" for name, value in self.changes.items() if value != usual.get(name)
         ]
-        return "-".join([run_name(self.recipe), *changed])
+        return "-".join([_run_name(self.recipe), *changed])
+
+
+# A row asks for its recipe again and again, and each time its file would be looked for and read.
+_recipe, _run_name = cache(load_recipe), cache(run_name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,8 @@ class Item:
     rows: tuple[Row, ...]
     shows: Literal["scores", "time", "settings"] = "scores"
     radii: tuple[float, ...] = ()
-    panels: Literal["sigma", "table", "name"] | None = None  # of a figure: rows alike in this
-    soft_betas: tuple[float, ...] = ()  # a figure of hard against soft certificates
+    panels: Literal["sigma", "table", "name"] | None = None  # what a figure groups rows by
+    soft_betas: tuple[float, ...] = ()  # for a figure of hard and soft certificates
 
 
 def item_names() -> list[str]:
@@ -91,7 +96,7 @@ def _row(fields: Mapping[str, Any], table: str) -> Row:
 
 
 def only(item: Item, text: str | None) -> Item:
-    """The item with those of its rows whose run has the text in its name."""
+    """The item with only those rows whose run has the text in its name."""
     if text is None:
         return item
     rows = tuple(row for row in item.rows if text in row.run())
@@ -108,12 +113,12 @@ ImagesOf = Callable[[str], Images]  # by data set
 
 
 def images_of(dataset: str) -> Images:
-    """500 images, as in the paper: 500…999 in the authors' code; of ImageNet it does not say."""
+    """The paper's 500 images: 500…999 in the authors' code, which has none for ImageNet."""
     return Images(0, None, 100) if dataset == "imagenet" else Images(500, 1000, 1)
 
 
 def check_share(share: float) -> None:
-    """Refuse what is no share of a training."""
+    """Refuse a share outside (0, 1]."""
     if not 0 < share <= 1:
         raise Mistake(f"share must be in (0, 1], got {share:g}")
 
@@ -154,9 +159,9 @@ def commands(
     soft_betas: tuple[float, ...] = (),
     data: str | None = None,
 ) -> list[str]:
-    """What to type for this row's certificates, its recipe perhaps shortened."""
+    """The commands that train and certify this row by a recipe, which may be shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
-    training = _flags(recipe.flat(), load_recipe(row.recipe).flat())
+    training = _flags(recipe.flat(), _recipe(row.recipe).flat())
     certifying = _flags(asdict(images), asdict(Images()))
     certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
     certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
@@ -167,7 +172,7 @@ def commands(
 
 
 def _flags(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
-    """The flags of a command that give what is not usual."""
+    """The flags of a command for values that differ from the usual ones."""
     return [
         f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
         for name, values in given.items()

@@ -1,4 +1,4 @@
-"""The paper's figures: our radius–accuracy curves, and what the paper published as points."""
+"""The paper's figures: our radius–accuracy curves, and the published accuracies as points."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from macer.errors import Mistake
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
 from macer.report.curves import conditions, draw_steps
-from macer.report.figures import COLOURS, INK, add_title, new_figure, save_picture
+from macer.report.figures import COLOURS, TEXT_COLOUR, add_title, new_figure, save_picture
 from macer.report.scores import average_certified_radius, curve
 from macer.runs.names import soft_beta
 
@@ -23,12 +23,12 @@ COLUMNS = {"sigma": 3, "table": 2, "name": 3}
 MARKERS = "osD^vPX*"
 
 
-def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
+def plot(item: Item, entries: Sequence[Reproduction], path: Path) -> None:
     """Draw a figure into a PNG or PDF file, a panel for each group of rows."""
     assert item.panels
     if item.soft_betas:
-        found = _with_soft(item, found)
-    panels = _panels(item, found)
+        entries = _with_soft(item, entries)
+    panels = _panels(item, entries)
     columns = min(COLUMNS[item.panels], len(panels))
     lines = math.ceil(len(panels) / columns)
     figure = new_figure(4.2 * columns, 3.4 * lines + 0.3)
@@ -40,26 +40,26 @@ def plot(item: Item, found: Sequence[Reproduction], path: Path) -> None:
         axes.set_visible(False)
     for axes in grid[:, 1:].flat:
         axes.set_ylabel("")
-    figure.supxlabel(_caption(item, found), fontsize=9, color=INK, parse_math=False)
+    figure.supxlabel(_caption(item, entries), fontsize=9, color=TEXT_COLOUR, parse_math=False)
     save_picture(figure, path)
 
 
 Panel = tuple[str, list[Reproduction]]
 
 
-def _with_soft(item: Item, found: Sequence[Reproduction]) -> list[Reproduction]:
-    some = [one for one in found if one.soft]
-    if not some:
+def _with_soft(item: Item, entries: Sequence[Reproduction]) -> list[Reproduction]:
+    certified = [entry for entry in entries if entry.soft]
+    if not certified:
         raise Mistake(
             f"{item.name} must have soft certificates to draw, got none; add --train, or certify "
             f"runs with --soft-betas {' '.join(f'{b:g}' for b in item.soft_betas)}"
         )
-    return some
+    return certified
 
 
-def _panels(item: Item, found: Sequence[Reproduction]) -> list[Panel]:
-    """Titles and the rows that belong together, in the item's order."""
-    groups = groupby(found, lambda one: _group(item, one.row))
+def _panels(item: Item, entries: Sequence[Reproduction]) -> list[Panel]:
+    """The title and the rows of each panel, in the item's order."""
+    groups = groupby(entries, lambda entry: _group(item, entry.row))
     return [(title, list(rows)) for title, rows in groups]
 
 
@@ -70,30 +70,30 @@ def _group(item: Item, row: Row) -> str:
 
 
 def _draw_scores(axes: "Axes", rows: Sequence[Reproduction], item: Item) -> None:
-    """Ours as steps, published accuracies as points of the same colour."""
-    nothing = (np.zeros(1), np.zeros(1))
-    draw_steps(axes, [curve(one.log) if one.log else nothing for one in rows])
-    points = [_points(one.row, item) for one in rows]
+    """Draw our curves as steps, published accuracies as points of the same colour."""
+    no_curve = (np.zeros(1), np.zeros(1))
+    draw_steps(axes, [curve(entry.log) if entry.log else no_curve for entry in rows])
+    points = [_points(entry.row, item) for entry in rows]
     lines = [axes.plot(x, y, ms=4, lw=0.5, clip_on=False)[0] for x, y in points]
     for i, line in enumerate(lines):
         line.set(color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)])
     axes.set_xlim(0, max(axes.get_xlim()[1], *(x[-1] + 0.05 for x, _ in points)))
-    axes.legend(lines, [_label(one) for one in rows], fontsize=7, frameon=False)
+    axes.legend(lines, [_label(entry) for entry in rows], fontsize=7, frameon=False)
 
 
 def _points(row: Row, item: Item) -> tuple[list[float], list[float]]:
-    """Radii, and the accuracies that the paper has there; 0 is left out."""
+    """Radii, and the accuracies that the paper has there, except 0."""
     known = [(r, a) for r, a in zip(item.radii, row.accuracies, strict=True) if a]
     return [r for r, _ in known], [a for _, a in known]
 
 
-def _label(one: Reproduction) -> str:
-    ours = f", here {average_certified_radius(one.log):.3f}" if one.log else ""
-    return f"{one.row.name}: ACR {one.row.acr:.3f}{ours}"
+def _label(entry: Reproduction) -> str:
+    ours = f", here {average_certified_radius(entry.log):.3f}" if entry.log else ""
+    return f"{entry.row.name}: ACR {entry.row.acr:.3f}{ours}"
 
 
 def _draw_soft(axes: "Axes", rows: Sequence[Reproduction], item: Item) -> None:
-    """Hard certificates of a model, and soft ones at each β."""
+    """Draw the hard certificates of a model, and its soft ones at each β."""
     (one,) = rows
     assert one.log
     logs = [one.log, *one.soft]
@@ -106,7 +106,9 @@ def _draw_soft(axes: "Axes", rows: Sequence[Reproduction], item: Item) -> None:
     axes.legend(lines, labels, fontsize=7, frameon=False)
 
 
-def _caption(item: Item, found: Sequence[Reproduction]) -> str:
-    logs = [one.log for one in found if one.log]
+def _caption(item: Item, entries: Sequence[Reproduction]) -> str:
+    logs = [entry.log for entry in entries if entry.log]
     parts = [] if item.soft_betas else ["points: the paper"]
-    return " · ".join([*parts, *([f"steps: here, {conditions(logs)}"] if logs else [])])
+    if logs:
+        parts.append(f"steps: here, {conditions(logs)}")
+    return " · ".join(parts)

@@ -1,4 +1,4 @@
-"""The paper's rows as they come out here: trained, certified, or read from what is there."""
+"""The paper's rows reproduced: trained and certified, or read from the runs that are there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ from macer.training.loop import train
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A row of the paper and what is here of it."""
+    """A row of the paper, and our certificates and training of it."""
 
     row: Row
     log: CertificateLog | None = None  # None: no certificates of these images
-    soft: tuple[CertificateLog, ...] = ()  # Bernstein's, one a β
+    soft: tuple[CertificateLog, ...] = ()  # by Bernstein's bound, one for each β
     epochs: int | None = None  # of our training
     speed: Mapping[str, float] = field(default_factory=dict)  # of our training
     remark: str = ""  # what to know of our training, or why there are no certificates
 
 
 def find(item: Item, runs: Path, images: ImagesOf = images_of) -> list[Reproduction]:
-    """What is under RUNS of each of the item's rows."""
+    """The reproduction of each of the item's rows, from the runs under RUNS."""
     return [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
 
 
@@ -61,10 +61,10 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
 
 
 def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
-    """How a run's recipe departs from the row's."""
+    """The fields in which a run's recipe differs from the row's."""
     return ", ".join(
-        f"{name} {_plain(one)} for {_plain(other)}"
-        for name, (one, other) in differing(ours, papers).items()
+        f"{name} {_plain(own)} for {_plain(published)}"
+        for name, (own, published) in differing(ours, papers).items()
     )
 
 
@@ -82,7 +82,7 @@ def reproduce(
     data: Path | None,
     device: torch.device,
 ) -> None:
-    """Train and certify each row into RUNS; what is finished there is not done again.
+    """Train and certify each row into RUNS; finished runs are kept.
 
     Certificates without a run are taken as they are.
 
@@ -110,7 +110,7 @@ def reproduce(
 
 
 def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
-    """Refuse to continue what was begun otherwise, before any run is trained."""
+    """Refuse to continue a run that has other settings, before any run is trained."""
     if run.manifest.is_file() and (differences := _differences(recipe, run.read_recipe())):
         raise Mistake(
             f"{run.folder} holds another training, got {differences}; give the same --share, or "
@@ -140,7 +140,7 @@ def _examination(
     soft_betas: tuple[float, ...],
     data: Path | None,
 ) -> Examination:
-    """The data set's test images; a mistake in them is told before hours of training."""
+    """The test images of a data set; a mistake is refused before hours of training."""
     split = load(dataset, "test", data)
     images.among(len(split.images))
     return Examination(split, images, settings, soft_betas)

@@ -1,4 +1,4 @@
-"""The paper's tables with the figures of our runs below the published ones, as cells of text."""
+"""The paper's tables as text: published figures, and below them those of our runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from macer.report.tables import Row as Scores
 from macer.report.tables import radius_text, setting, tabulate, with_error
 from macer.runs.names import TABLE
 
-PAPERS_N = 100_000  # by [Cohen+19], whose code the paper certifies with
+PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with
 
 
 class Published(NamedTuple):
@@ -29,49 +29,54 @@ class Published(NamedTuple):
 Cells = tuple[list[str], list[list[str]]]
 
 
-def cells(item: Item, found: Sequence[Reproduction]) -> Cells:
+def cells(item: Item, entries: Sequence[Reproduction]) -> Cells:
     """An item's header and rows."""
-    return {"scores": _scores, "time": _times, "settings": _settings}[item.shows](item, found)
+    return {"scores": _scores, "time": _times, "settings": _settings}[item.shows](item, entries)
 
 
-def _scores(item: Item, found: Sequence[Reproduction]) -> Cells:
-    timed = any(one.row.hours for one in found)
+def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
+    timed = any(entry.row.hours for entry in entries)
     header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
+    if timed:
+        header += ["epochs", "hours"]
     lines = []
-    for one in found:
-        papers = [f"{a:.2f}" if a else "0" for a in one.row.accuracies]
-        published = [_sigma(one.row), "paper", *papers, f"{one.row.acr:.3f}"]
-        lines.append([one.row.name, *published, *_papers_time(one.row)[1:] * timed])
-        if one.log:
-            ours = [f"{a:.3f}" if a else "0" for a in certified_accuracy(one.log, item.radii)]
-            line = [one.row.name, _sigma(one.row), "here", *ours, _acr(one)]
-            lines.append([*line, *_our_time(one)[1:] * timed])
-    return [*header, *["epochs", "hours"] * timed], lines
+    for entry in entries:
+        name, sigma = entry.row.name, _sigma(entry.row)
+        accuracies = [f"{a:.2f}" if a else "0" for a in entry.row.accuracies]
+        line = [name, sigma, "paper", *accuracies, f"{entry.row.acr:.3f}"]
+        lines.append([*line, *_papers_time(entry.row)[1:]] if timed else line)
+        if entry.log:
+            accuracies = [
+                f"{a:.3f}" if a else "0" for a in certified_accuracy(entry.log, item.radii)
+            ]
+            line = [name, sigma, "here", *accuracies, _acr(entry)]
+            lines.append([*line, *_our_time(entry)[1:]] if timed else line)
+    return header, lines
 
 
-def _times(item: Item, found: Sequence[Reproduction]) -> Cells:
+def _times(item: Item, entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
     lines = []
-    for one in found:
-        name, dataset = one.row.name, one.row.train_recipe().dataset
-        lines.append([name, dataset, "paper", *_papers_time(one.row), f"{one.row.acr:.3f}"])
-        if one.log:
-            lines.append([name, dataset, "here", *_our_time(one), _acr(one)])
+    for entry in entries:
+        name, dataset = entry.row.name, entry.row.train_recipe().dataset
+        lines.append([name, dataset, "paper", *_papers_time(entry.row), f"{entry.row.acr:.3f}"])
+        if entry.log:
+            lines.append([name, dataset, "here", *_our_time(entry), _acr(entry)])
     return header, lines
 
 
 def _papers_time(row: Row) -> list[str]:
-    """Seconds an epoch, epochs and hours."""
+    """Seconds per epoch, epochs and hours."""
     seconds = "" if row.epoch_seconds is None else f"{row.epoch_seconds:,.1f}"
     return [seconds, setting(row.epochs), "" if row.hours is None else f"{row.hours:.2f}"]
 
 
-def _our_time(one: Reproduction) -> list[str]:
-    """Seconds an epoch, epochs and hours; ? where the run does not say."""
-    if one.epochs is None or "seconds" not in one.speed:
-        return ["?", setting(one.epochs), "?"]
-    seconds = one.speed["seconds"]
-    return [f"{seconds / one.epochs:,.1f}", f"{one.epochs}", f"{seconds / 3600:.3f}"]
+def _our_time(entry: Reproduction) -> list[str]:
+    """Seconds per epoch, epochs and hours; ? where the run does not have them."""
+    if entry.epochs is None or "seconds" not in entry.speed:
+        return ["?", setting(entry.epochs), "?"]
+    seconds = entry.speed["seconds"]
+    return [f"{seconds / entry.epochs:,.1f}", f"{entry.epochs}", f"{seconds / 3600:.3f}"]
 
 
 _SETTINGS = {
@@ -109,14 +114,14 @@ def _sigma(row: Row) -> str:
     return setting(row.train_recipe().sigma)
 
 
-def _acr(one: Reproduction) -> str:
-    assert one.log
-    return with_error(average_certified_radius(one.log), standard_error(one.log))
+def _acr(entry: Reproduction) -> str:
+    assert entry.log
+    return with_error(average_certified_radius(entry.log), standard_error(entry.log))
 
 
 @dataclass(frozen=True)
 class Model:
-    """A row of an item, for programs: what was published, and what is here."""
+    """A row of an item for programs: published figures, and those of our run."""
 
     name: str
     recipe: str
@@ -130,13 +135,13 @@ class Model:
     remark: str
 
 
-def models(item: Item, found: Sequence[Reproduction]) -> list[Model]:
+def models(item: Item, entries: Sequence[Reproduction]) -> list[Model]:
     """The figures of an item's rows."""
-    return [_model(one, item.radii) for one in found]
+    return [_model(entry, item.radii) for entry in entries]
 
 
-def _model(one: Reproduction, radii: Sequence[float]) -> Model:
-    row, recipe = one.row, one.row.train_recipe()
+def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
+    row, recipe = entry.row, entry.row.train_recipe()
     return Model(
         name=row.name,
         recipe=row.recipe,
@@ -144,27 +149,27 @@ def _model(one: Reproduction, radii: Sequence[float]) -> Model:
         dataset=recipe.dataset,
         sigma=recipe.sigma,
         published=Published(row.accuracies, row.acr, row.epoch_seconds, row.epochs, row.hours),
-        scores=tabulate([one.log], radii).rows[0] if one.log else None,
-        epochs=one.epochs,
-        seconds=one.speed.get("seconds"),
-        remark=one.remark,
+        scores=tabulate([entry.log], radii).rows[0] if entry.log else None,
+        epochs=entry.epochs,
+        seconds=entry.speed.get("seconds"),
+        remark=entry.remark,
     )
 
 
-def notes(item: Item, found: Sequence[Reproduction]) -> list[str]:
-    """What to know when reading the item."""
+def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
+    """How to read the item."""
     if item.shows == "settings":
         return ["What the recipes do not share with the paper is said in their files."]
     papers = "paper: ACR over 500 images, 500…999 in the authors' code for CIFAR-10."
-    if any(_is_copied(one.row) for one in found):
+    if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
-    remarks = [f"{one.row.run()}: {one.remark}." for one in found if one.remark]
-    return [papers, *_conditions(found), *dict.fromkeys(remarks)]
+    remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
+    return [papers, *_conditions(entries), *dict.fromkeys(remarks)]
 
 
-def _conditions(found: Sequence[Reproduction]) -> list[str]:
-    """Images, n and α of what is here, of each run where they differ."""
-    logs = {one.row.run(): one.log for one in found if one.log}
+def _conditions(entries: Sequence[Reproduction]) -> list[str]:
+    """Images, n and α of the certificates here, for each run if they differ."""
+    logs = {entry.row.run(): entry.log for entry in entries if entry.log}
     if not logs:
         return []
     shared = conditions(list(logs.values()))
@@ -176,9 +181,9 @@ def _conditions(found: Sequence[Reproduction]) -> list[str]:
     return lines
 
 
-def todo(item: Item, found: Sequence[Reproduction], only: str | None) -> list[str]:
-    """How to come by what is not here."""
-    absent = {one.row.run() for one in found if not one.log}
+def todo(item: Item, entries: Sequence[Reproduction], only: str | None) -> list[str]:
+    """How to make the certificates that are missing."""
+    absent = {entry.row.run() for entry in entries if not entry.log}
     if not absent or item.shows == "settings":
         return []
     models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
@@ -190,6 +195,6 @@ def todo(item: Item, found: Sequence[Reproduction], only: str | None) -> list[st
 
 
 def _is_copied(row: Row) -> bool:
-    """Whether the paper took a row's accuracies from the paper of its method."""
+    """Whether the paper took the accuracies of a row from another paper."""
     others = row.name.startswith(("Cohen", "Salman", "SmoothAdv")) and bool(row.accuracies)
     return others and row.train_recipe().dataset in ("cifar10", "imagenet")

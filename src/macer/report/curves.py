@@ -1,4 +1,4 @@
-"""Radius–accuracy curves as a picture."""
+"""Radius–accuracy curves as a figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +8,15 @@ import numpy as np
 
 from macer.errors import Mistake
 from macer.report.figures import (
-    INK,
+    TEXT_COLOUR,
     add_legend,
     add_title,
     check_picture,
-    dress,
+    label_axes,
     legend_height,
     new_figure,
-    paint,
     save_picture,
+    set_line_styles,
 )
 from macer.report.logs import CertificateLog
 from macer.report.scores import Floats, average_certified_radius, curve
@@ -41,59 +41,61 @@ def draw(
     logs: Sequence[CertificateLog],
     curves: Sequence[Curve],
     *,
-    ink: str = INK,
+    colour: str = TEXT_COLOUR,
     titled: bool = True,
 ) -> "Figure":
-    """A figure of step curves, each the (x, y) of a log, with a legend below."""
+    """A figure of step curves, the (x, y) of each log, with a legend below."""
     if not logs:
         raise Mistake("logs must hold at least one log, got none: name a run or a log file")
     labels = _labels(logs)
     figure = new_figure(7.2, 4.5 + legend_height(labels))
     axes = figure.add_subplot()
-    lines = draw_steps(axes, curves, ink)
-    add_legend(figure, lines, labels, ink)
+    lines = draw_steps(axes, curves, colour)
+    add_legend(figure, lines, labels, colour)
     if titled:
-        add_title(axes, conditions(logs), ink)
+        add_title(axes, conditions(logs), colour)
     return figure
 
 
-def draw_steps(axes: "Axes", curves: Sequence[Curve], ink: str = INK) -> "list[Line2D]":
+def draw_steps(axes: "Axes", curves: Sequence[Curve], colour: str = TEXT_COLOUR) -> "list[Line2D]":
     """Step curves of accuracy over radius, in the colours of their order."""
     lines = [
         axes.plot(x, y, drawstyle="steps-pre", lw=1.6, solid_joinstyle="miter")[0]
         for x, y in curves
     ]
-    paint(lines)
+    set_line_styles(lines)
     largest = max((float(x[-1]) for x, _ in curves), default=0.0)
     axes.set_xlim(0, 1.03 * largest if largest else 1)
     axes.set_ylim(0, 1)
     axes.set_yticks(np.linspace(0, 1, 6))
-    dress(axes, "ℓ₂ radius (images in [0, 1])", "certified accuracy", ink)
+    label_axes(axes, "ℓ₂ radius (images in [0, 1])", "certified accuracy", colour)
     return lines
 
 
 def conditions(logs: Sequence[CertificateLog]) -> str:
-    """The images, n, α and noise that the logs share, as a line; what differs is said to."""
+    """A line of the images, n, α and noise that the logs share, and which of them differ."""
     images = {images_of(log) for log in logs}
-    ordinary = {log.noise == "ordinary" for log in logs}
-    n = {None if log.n is None else f"n = {log.n:,}" for log in logs}
-    alpha = {None if log.alpha is None else f"α = {log.alpha:g}" for log in logs}
     parts = [
         f"images {images.pop()}" if len(images) == 1 else "images differ",
-        n.pop() or "n not recorded" if len(n) == 1 else "n differs",
-        alpha.pop() or "α not recorded" if len(alpha) == 1 else "α differs",
-        *(
-            ["ordinary noise" if len(ordinary) == 1 else "noise differs"]
-            if True in ordinary
-            else []
-        ),
+        _shared("n", [log.n for log in logs], ","),
+        _shared("α", [log.alpha for log in logs], "g"),
     ]
+    ordinary = [log.noise == "ordinary" for log in logs]
+    if any(ordinary):
+        parts.append("ordinary noise" if all(ordinary) else "noise differs")
     return " · ".join(parts)
 
 
+def _shared(name: str, values: Sequence[float | None], form: str) -> str:
+    """The value that all logs have, or that it differs."""
+    if len(set(values)) > 1:
+        return f"{name} differs"
+    return f"{name} not recorded" if values[0] is None else f"{name} = {values[0]:{form}}"
+
+
 def _labels(logs: Sequence[CertificateLog]) -> list[str]:
-    """Legend entries: name and ACR, and of images, n, α and noise those that differ."""
-    told = [
+    """Legend entries: name and ACR, and those of images, n, α and noise that differ."""
+    settings = [
         (
             images_of(log),
             f"n {thousands(log.n)}",
@@ -102,11 +104,11 @@ def _labels(logs: Sequence[CertificateLog]) -> list[str]:
         )
         for log in logs
     ]
-    differ = [len(set(column)) > 1 for column in zip(*told, strict=True)]
+    differ = [len(set(column)) > 1 for column in zip(*settings, strict=True)]
     return [
         ", ".join(
             [f"{one_line(log.name)}: ACR {average_certified_radius(log):.3f}"]
             + [text for text, differs in zip(texts, differ, strict=True) if differs and text]
         )
-        for log, texts in zip(logs, told, strict=True)
+        for log, texts in zip(logs, settings, strict=True)
     ]

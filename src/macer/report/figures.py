@@ -1,4 +1,4 @@
-"""What all pictures share: colours, axes, a legend below, and the same bytes each time."""
+"""Parts of all figures: colours, axes, a legend below, and files of the same bytes each time."""
 
 import io
 import math
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, safe for colour-blind readers, without yellow (invisible on paper).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#808080")
 STYLES = ("-", (0, (5, 1.5)), (0, (5, 1.2, 1.2, 1.2)), (0, (1.4, 1.1)))
-INK = "#262626"
+TEXT_COLOUR = "#262626"
 
-# Neither date nor version: the same data give the same bytes.
+# Metadata with dates and versions are left out, so that the same data give the same bytes.
 _LEFT_OUT = {".png": ["Software"], ".pdf": ["CreationDate", "Creator", "Producer"]}
 
 
@@ -40,7 +40,7 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, in inches, that no window and no global state know of."""
+    """An empty figure, its size in inches, outside matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -49,29 +49,29 @@ def new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def paint(lines: "Sequence[Line2D]") -> None:
+def set_line_styles(lines: "Sequence[Line2D]") -> None:
     """Give each line a colour and a dash of its own."""
     for i, line in enumerate(lines):
         line.set(color=COLOURS[i % len(COLOURS)], linestyle=STYLES[i % len(STYLES)])
 
 
-def dress(axes: "Axes", x_label: str, y_label: str, ink: str = INK) -> None:
-    """Labels, a faint grid, and no frame but the two axes."""
-    axes.set_xlabel(x_label, color=ink)
-    axes.set_ylabel(y_label, color=ink)
-    axes.tick_params(color=ink, labelcolor=ink)
-    axes.grid(color=ink, alpha=0.13, lw=0.7)
+def label_axes(axes: "Axes", x_label: str, y_label: str, colour: str = TEXT_COLOUR) -> None:
+    """Add labels and a faint grid, and remove the frame above and at the right."""
+    axes.set_xlabel(x_label, color=colour)
+    axes.set_ylabel(y_label, color=colour)
+    axes.tick_params(color=colour, labelcolor=colour)
+    axes.grid(color=colour, alpha=0.13, lw=0.7)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(ink)
+    axes.spines[["left", "bottom"]].set_color(colour)
 
 
-def add_title(axes: "Axes", text: str, ink: str = INK) -> None:
-    """A line above the axes, at their left."""
-    axes.set_title(text, fontsize=10, color=ink, loc="left", parse_math=False)
+def add_title(axes: "Axes", text: str, colour: str = TEXT_COLOUR) -> None:
+    """Add a line above the axes, at their left."""
+    axes.set_title(text, fontsize=10, color=colour, loc="left", parse_math=False)
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """Two columns where two labels fit side by side."""
+    """The number of columns: two if two labels fit side by side."""
     return 2 if len(labels) > 1 and max(map(len, labels)) < 45 else 1
 
 
@@ -81,13 +81,13 @@ def legend_height(labels: Sequence[str]) -> float:
 
 
 def add_legend(
-    figure: "Figure", lines: "Sequence[Line2D]", labels: Sequence[str], ink: str = INK
+    figure: "Figure", lines: "Sequence[Line2D]", labels: Sequence[str], colour: str = TEXT_COLOUR
 ) -> None:
-    """A legend below all axes."""
+    """Add a legend below all axes."""
     # Texts are set afterwards: a label given to the legend is dropped if it starts with "_".
     legend = figure.legend(
         lines, ["-"] * len(lines), loc="outside lower center", ncols=legend_columns(labels),
-        frameon=False, fontsize=9, handlelength=3.2, labelcolor=ink,
+        frameon=False, fontsize=9, handlelength=3.2, labelcolor=colour,
     )  # fmt: skip
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set(text=label, parse_math=False)

@@ -1,4 +1,4 @@
-"""How held-out accuracy and radius rose while models were trained, over epochs and over seconds."""
+"""Held-out accuracy and radius during training, over epochs and over seconds."""
 
 import math
 import statistics
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from macer.errors import Mistake
-from macer.report import markup as forms
+from macer.report import markup
 from macer.report.figures import (
     add_legend,
     add_title,
-    dress,
+    label_axes,
     legend_height,
     new_figure,
-    paint,
     save_picture,
+    set_line_styles,
 )
 from macer.report.tables import setting
 from macer.runs.run import Metrics, Run
@@ -25,27 +25,27 @@ from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
 from macer.training.validation import largest_radius
 
-# Of a run, in a table for people; CSV has all looks.
+# Looks of each run in a table for people; CSV has all looks.
 MOST_LOOKS = 12
 
 
 class Look(NamedTuple):
-    """What a look at the held-out images found."""
+    """The scores of the held-out images at the end of an epoch."""
 
     epoch: int
-    seconds: float  # of training until then, looks left out
+    seconds: float  # of training until then, without the looks
     accuracy: float
     radius: float
 
 
 @dataclass(frozen=True)
 class History:
-    """The looks of one training, and what they looked at."""
+    """The looks of one training, and the images and votes that they are from."""
 
     name: str
     sigma: float
     images: int
-    votes: int | None  # of each image; None where the metrics do not say
+    votes: int | None  # for each image; None where the metrics do not say
     looks: tuple[Look, ...]
 
 
@@ -61,7 +61,7 @@ def read_history(folder: Path) -> History:
         )
     seconds = _seconds_until(metrics, epoch_seconds(metrics, recipe))
     votes = {line.get("validation_samples") for line in looks}
-    if None in votes:  # recorded before metrics said it
+    if None in votes:  # recorded before metrics had this entry
         votes = {None}
     if len(votes) > 1:
         raise Mistake(
@@ -86,7 +86,7 @@ def read_history(folder: Path) -> History:
 
 
 def _seconds_until(metrics: Sequence[Metrics], recorded: Sequence[float]) -> list[float]:
-    """Seconds until the end of each epoch; one that was not recorded counts as the mean."""
+    """Seconds until the end of each epoch; an epoch without a record counts as the mean."""
     known = {line["epoch"]: seconds for line, seconds in zip(metrics, recorded, strict=True)}
     mean = statistics.fmean(recorded)
     return list(accumulate(known.get(epoch, mean) for epoch in range(1, max(known) + 1)))
@@ -96,7 +96,7 @@ HEADER = ("run", "σ", "epoch", "seconds", "held-out accuracy", "held-out radius
 
 
 def rows(histories: Sequence[History]) -> list[list[str]]:
-    """The cells of HEADER, of each run some of its looks."""
+    """The cells of HEADER for at most MOST_LOOKS looks of each run."""
     return [
         [
             history.name,
@@ -107,20 +107,20 @@ def rows(histories: Sequence[History]) -> list[list[str]]:
             f"{look.radius:.3f}",
         ]
         for history in histories
-        for look in _some(history.looks)
+        for look in _selected(history.looks)
     ]
 
 
-def _some(looks: Sequence[Look]) -> list[Look]:
-    """At most MOST_LOOKS at even distances, which end with the last one."""
+def _selected(looks: Sequence[Look]) -> list[Look]:
+    """At most MOST_LOOKS looks at even distances, the last one among them."""
     step = math.ceil(len(looks) / MOST_LOOKS)
-    return list(looks[::-1][::step][::-1])
+    return list(looks[(len(looks) - 1) % step :: step])
 
 
 def csv(histories: Sequence[History]) -> str:
     """Every look, in full precision."""
     header = ("run", "sigma", "images", "votes", *Look._fields)
-    return forms.csv(
+    return markup.csv(
         header,
         [
             (history.name, history.sigma, history.images, history.votes, *look)
@@ -135,11 +135,11 @@ def notes(histories: Sequence[History]) -> list[str]:
     return [
         "seconds of training alone; accuracy and radius of held-out training images, estimated "
         "from a few votes: no certificates.",
-        *(f"{history.name}: {_looked_at(history)}" for history in histories),
+        *(f"{history.name}: {_images_and_votes(history)}" for history in histories),
     ]
 
 
-def _looked_at(history: History) -> str:
+def _images_and_votes(history: History) -> str:
     if history.votes is None:
         return f"{history.images:,} images, votes not recorded"
     largest = largest_radius(history.sigma, history.votes)
@@ -169,8 +169,8 @@ def plot(histories: Sequence[History], path: Path) -> None:
             )[0]
             for history in histories
         ]  # fmt: skip
-        paint(lines)
-        dress(axes, x_label, "held-out radius" if axes is left else "")
+        set_line_styles(lines)
+        label_axes(axes, x_label, "held-out radius" if axes is left else "")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
     add_title(left, _title(histories))
@@ -179,7 +179,7 @@ def plot(histories: Sequence[History], path: Path) -> None:
 
 
 def _title(histories: Sequence[History]) -> str:
-    """What the looks share, as a line."""
+    """A line of the images and votes that the looks share."""
     votes = {history.votes for history in histories}
     images = {history.images for history in histories}
     return " · ".join(

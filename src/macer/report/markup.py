@@ -37,7 +37,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[
 
 
 def csv(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as comma-separated values; None and NaN are empty, texts never formulas."""
+    """A table as comma-separated values; None and NaN are empty, and no text is a formula."""
     text = io.StringIO()
     lines = writer(text, lineterminator="\n")
     lines.writerow(header)
@@ -46,7 +46,7 @@ def csv(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
-    """Names for the rows of a table; those that several share give way to their places."""
+    """Names for the rows of a table; a name that several rows share is replaced by its place."""
     return [
         str(place) if names.count(name) > 1 else name
         for name, place in zip(names, places, strict=True)
@@ -54,7 +54,7 @@ def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
 
 
 def latex_text(text: str) -> str:
-    """Text with LaTeX's special characters escaped and the symbols of this field in maths."""
+    """Text with LaTeX's special characters escaped, and mathematical symbols in maths mode."""
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
@@ -90,12 +90,12 @@ def _markdown_text(text: str) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Nothing for what is unknown; a text that a spreadsheet would compute begins with '."""
+    """A value, or nothing if it is unknown; a text that looks like a formula begins with '."""
     if isinstance(value, str):
         return f"'{one_line(value)}" if value.startswith(_FORMULAS) else one_line(value)
     unknown = value is None or (isinstance(value, float) and math.isnan(value))
     return "" if unknown else value
 
 
-# What a spreadsheet takes for the beginning of a formula, the wide characters too.
+# Characters that begin a formula in a spreadsheet, the wide ones too.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 from macer.errors import Mistake
 from macer.report.curves import conditions, draw
 from macer.report.logs import CertificateLog
+from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
 from macer.report.tables import (
     Row,
@@ -18,6 +19,7 @@ from macer.report.tables import (
     count_text,
     images_text,
     setting,
+    signed_with_error,
     tabulate,
     thousands,
     with_error,
@@ -25,8 +27,8 @@ from macer.report.tables import (
 from macer.system.files import write_file
 from macer.system.text import one_line
 
-# A colour that occurs nowhere else in a drawing: the page's own text colour takes its place.
-INK = "#010203"
+# A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
+PLACEHOLDER = "#010203"
 
 
 def write_page(
@@ -34,12 +36,12 @@ def write_page(
     path: Path,
     *,
     title: str,
-    details: Mapping[str, str] | None = None,
+    models: Sequence[Provenance] = (),
 ) -> None:
     """Write the page: ACRs, curves, table, comparisons, outcomes, settings, and how to read them.
 
     Args:
-        details: further lines of the settings, such as the recipe or the hash of the weights.
+        models: of the logs, as far as they are known.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -52,14 +54,14 @@ def write_page(
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_harmless,
+        finalize=_printable,
     )
     environment.filters.update(setting=setting, thousands=thousands, count=count_text)
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
     text = environment.from_string(source).render(
         title=title,
-        details=dict(details or {}),
+        models=models,
         conditions=conditions(logs),
         headlines=[_headline(row) for row in table.rows],
         header=header,
@@ -73,8 +75,8 @@ def write_page(
     write_file(path, text.encode())
 
 
-def _harmless(value: object) -> object:
-    """What the page says, without control characters; markup of ours, the drawing, stays."""
+def _printable(value: object) -> object:
+    """A text without control characters; our own markup, the drawing, stays as it is."""
     return one_line(value) if type(value) is str else value
 
 
@@ -87,43 +89,43 @@ def drawing(logs: Sequence[CertificateLog]) -> str:
     simple = [simplify(x, y, width / 1500, 1 / 1500) for x, y in curves]
     picture = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "macer", "path.simplify": False}):
-        figure = draw(logs, simple, ink=INK, titled=False)
+        figure = draw(logs, simple, colour=PLACEHOLDER, titled=False)
         figure.savefig(picture, format="svg", transparent=True, metadata={"Date": None})
     return _inline(picture.getvalue())
 
 
 def simplify(x: Floats, y: Floats, width: float, height: float) -> tuple[Floats, Floats]:
-    """Fewer knots of a falling step curve (y[i] on (x[i−1], x[i]]), nowhere above the given one.
+    """Remove knots of a falling step curve, y[i] on (x[i−1], x[i]], too close to tell apart.
 
-    Neighbouring steps become one, as high as the lowest of them, while together they are narrower
-    than width or differ by less than height: too little to see, and never in the model's favour.
+    Neighbouring steps become one step while together they are narrower than width or differ by
+    less than height. It is as high as the lowest of them, so that no accuracy is overstated.
     """
     kept = [0]
     for i in range(1, len(x)):
         start = kept[-1]
         narrow = i + 1 < len(x) and x[i + 1] - x[start] <= width
         flat = i + 1 < len(x) and y[start + 1] - y[i + 1] <= height
-        # The last two knots draw the fall to zero at the largest radius.
+        # The last two knots draw the fall to 0 at the largest radius.
         if i >= len(x) - 2 or not (narrow or flat):
             kept.append(i)
     return x[np.array(kept)], y[np.array(kept)]
 
 
 def _inline(svg: str) -> str:
-    """An SVG file as a part of a page: no prologue, no metadata, own ids, short coordinates."""
+    """An SVG file as a part of a page: no prologue or metadata, ids of its own, short numbers."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|href="#|url\(#)', r"\1curves-", svg)
-    svg = re.sub(r'(?<= d=")[^"]+', lambda data: _short(data[0]), svg)
-    svg = svg.replace(INK, "currentColor")
+    svg = re.sub(r'(?<= d=")[^"]+', lambda data: _shortened(data[0]), svg)
+    svg = svg.replace(PLACEHOLDER, "currentColor")
     size = r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>'
     label = "Radius–accuracy curves; the table below holds the same figures."
     return re.sub(size, rf'<svg \1 xmlns:xlink="{XLINK}" role="img" aria-label="{label}">', svg)
 
 
-def _short(data: str) -> str:
-    """A path's data with two decimals, a hundredth of a point, and without spare spaces."""
+def _shortened(data: str) -> str:
+    """A path's data with two decimals, a hundredth of a point, and without needless spaces."""
     data = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", data)
     return re.sub(r"\s*([A-Z])\s*", r"\1", data).strip()
 
@@ -149,7 +151,7 @@ def _comparison(name: str, difference: Difference) -> dict[str, str]:
     gain, error, images = difference
     return {
         "name": name,
-        "difference": ("+" if gain >= 0 else "") + with_error(gain, error),
+        "difference": signed_with_error(gain, error),
         "images": f"{images:,}",
         "errors": f"{abs(gain) / error:.1f}" if error > 0 else "—",
     }

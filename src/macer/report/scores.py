@@ -85,7 +85,7 @@ def curve(log: CertificateLog) -> tuple[Floats, Floats]:
 def outcomes(log: CertificateLog) -> dict[str, int]:
     """How many images were classified correctly, wrongly, and not at all.
 
-    An image that a score passed over was wrong: that is why.
+    An image that --score did not estimate counts as wrong, since its selected class was.
     """
     estimated = True if log.estimated is None else log.estimated
     abstained = int(np.sum((log.predict == -1) & estimated))
@@ -95,7 +95,7 @@ def outcomes(log: CertificateLog) -> dict[str, int]:
 
 
 class GivenUp(NamedTuple):
-    """A class of which hardly an image is classified correctly."""
+    """A class whose images are hardly ever classified correctly."""
 
     label: int
     correct: int
@@ -105,8 +105,8 @@ class GivenUp(NamedTuple):
 def given_up(log: CertificateLog) -> list[GivenUp]:
     """The classes with fewer than one image in twenty correct, if they have at least twenty.
 
-    A class that looks like another costs it radius, so ACR can rise when a model leaves all
-    images of one to the other.
+    Two classes that look alike cost each other radius. So ACR can rise when a model classifies
+    all images of both as one of them.
     """
     labels, which = np.unique(log.label, return_inverse=True)
     images, correct = np.bincount(which), np.bincount(which, weights=log.correct)

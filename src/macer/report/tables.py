@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macer.errors import Mistake
-from macer.report import markup as forms
+from macer.report import markup
 from macer.report.logs import CertificateLog, describe_images
 from macer.report.scores import (
     Difference,
@@ -24,14 +24,14 @@ from macer.system.text import one_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# Of tables that programs read: the same for every log. The field's σ ≤ 1 and n = 100,000 certify
-# up to 3.81.
+# The radii of tables that programs read, the same for every log. The field's σ ≤ 1 and
+# n = 100,000 certify up to 3.81.
 RADII = tuple(0.25 * i for i in range(17))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One log's line of a table; None: not recorded, or nothing to compare with."""
+    """A log's row of a table; None stands for what is not recorded or cannot be compared."""
 
     name: str
     sigma: float | None
@@ -45,8 +45,8 @@ class Row:
     n: int | None
     alpha: float | None
     bound: str | None
-    asked: int | None  # images that were to be certified, those of the log among them
-    noise: str | None  # ordinary, where it was not exact
+    asked: int | None  # images that were to be certified, with those of the log
+    noise: str | None  # "ordinary" where it was not exact
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Table:
 
 
 def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = None) -> Table:
-    """The table of the logs, each compared with the first where they can be."""
+    """The table of the logs; each is compared with the first if they have images in common."""
     if not logs:
         raise Mistake("logs must hold at least one log, got none: name a run or a log file")
     radii = usual_radii(logs) if radii is None else tuple(radii)
@@ -69,34 +69,36 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    notes = (*_notes(rows), *_doubts(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    notes = (*_notes(rows), *_limits(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
     return Table(tuple(radii), tuple(rows), notes)
 
 
 def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
-    """A table's header and rows as text, with the differences if compared and there are any."""
+    """A table's header and rows as text, with differences if compared and there are any."""
     compared &= len(table.rows) > 1
-    header = ["name", "σ", *(radius_text(r) for r in table.radii), "ACR"]
-    header += ["ACR − first's"] * compared + ["images", "n", "α"]
+    header = ["name", "σ", *map(radius_text, table.radii), "ACR"]
+    if compared:
+        header.append("ACR − first's")
+    header += ["images", "n", "α"]
     rows = []
     for row in table.rows:
         accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
-        difference = [_difference_text(row, table.rows[0])] * compared
+        line = [row.name, setting(row.sigma), *accuracies, with_error(row.acr, row.standard_error)]
+        if compared:
+            line.append(_difference_text(row, table.rows[0]))
         images = images_text(row.images, row.which, row.asked)
-        settings = [images, thousands(row.n), setting(row.alpha)]
-        acr = with_error(row.acr, row.standard_error)
-        rows.append([row.name, setting(row.sigma), *accuracies, acr, *difference, *settings])
+        rows.append([*line, images, thousands(row.n), setting(row.alpha)])
     return header, rows
 
 
 def markdown(table: Table) -> str:
     """A table in Markdown, its notes below."""
-    return forms.markdown(*cells(table), table.notes)
+    return markup.markdown(*cells(table), table.notes)
 
 
 def latex(table: Table) -> str:
     """A table in LaTeX with booktabs' rules, its notes below."""
-    return forms.latex(*cells(table), table.notes)
+    return markup.latex(*cells(table), table.notes)
 
 
 def csv(table: Table) -> str:
@@ -112,7 +114,7 @@ def csv(table: Table) -> str:
         ]
         for row in table.rows
     ]
-    return forms.csv(header, rows)
+    return markup.csv(header, rows)
 
 
 def terminal(table: Table) -> "RenderableType":
@@ -137,7 +139,7 @@ def images_text(count: int, which: str, asked: int | None) -> str:
 
 
 def count_text(count: int, asked: int | None) -> str:
-    """How many images, of how many that were to be certified if there are more."""
+    """How many images, and of how many if more were to be certified."""
     return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
 
 
@@ -147,19 +149,19 @@ def images_of(log: CertificateLog) -> str:
 
 
 def asked_images(log: CertificateLog) -> int | None:
-    """How many images were to be certified, those that were not asked for but are there too."""
+    """How many images were to be certified, with those that are there without being asked for."""
     return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 
 def setting(value: float | str | None) -> str:
-    """A setting as text; ? where the log does not say."""
+    """A setting as text; ? where the log does not have it."""
     if value is None:
         return "?"
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def thousands(value: int | None) -> str:
-    """A whole number in groups of three digits; ? where the log does not say."""
+    """A whole number in groups of three digits; ? where the log does not have it."""
     return "?" if value is None else f"{value:,}"
 
 
@@ -169,8 +171,13 @@ def with_error(value: float, error: float) -> str:
     return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
 
 
+def signed_with_error(value: float, error: float) -> str:
+    """A difference with its sign and its standard error."""
+    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
+
+
 def radius_text(r: float) -> str:
-    """A radius as the head of a column: two decimals, or more if it has more."""
+    """A radius as a column's header: two decimals, or more if it has more."""
     return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
 
 
@@ -178,11 +185,11 @@ def _difference_text(row: Row, first: Row) -> str:
     if row.difference is None:
         return "" if row is first else "—"
     gain, error, _ = row.difference
-    return with_error(gain, error) if gain < 0 else f"+{with_error(gain, error)}"
+    return signed_with_error(gain, error)
 
 
 def _compare(logs: Sequence[CertificateLog]) -> tuple[list[Difference | None], list[str]]:
-    """Each log's difference to the first, and why there is none where there is none."""
+    """The difference of each log to the first, and a reason for each that has none."""
     differences: list[Difference | None] = [None]
     obstacles = []
     for log in logs[1:]:
@@ -236,9 +243,9 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _doubts(rows: Sequence[Row]) -> list[str]:
-    """What keeps certificates from being all that they look like."""
-    doubts = [
+def _limits(rows: Sequence[Row]) -> list[str]:
+    """What limits the certificates of a row: unfinished, or of ordinary noise."""
+    limits = [
         f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
         "and its figures are of these alone."
         for row in rows
@@ -246,11 +253,11 @@ def _doubts(rows: Sequence[Row]) -> list[str]:
     ]
     if ordinary := [row.name for row in rows if row.noise == "ordinary"]:
         whose = "" if len(ordinary) == len(rows) else f" ({', '.join(ordinary)})"
-        doubts.append(
+        limits.append(
             f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
             "floating point."
         )
-    return doubts
+    return limits
 
 
 def _errors_note(rows: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""The list of the zoo: what each model is, and the ACR of the certificates that come with it."""
+"""The list of the zoo: each model, and the ACR of the certificates that come with it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ HEADER = ("name", "network", "data set", "σ", "parameters", "bytes", "ACR", "im
 
 @dataclass(frozen=True)
 class ZooModel:
-    """A model of the zoo, and the scores of the certificates of radii that came with it."""
+    """A model of the zoo, and the scores of its certificates of largest radii."""
 
     name: str
     network: str
@@ -65,7 +65,10 @@ def _scores(target: str) -> Row | None:
 
 
 def _of_radii(folder: Path, target: str) -> bool:
-    """Whether the certificates are of largest radii, not of a given one; they must be its own."""
+    """Whether the certificates are of largest radii, not of a given radius.
+
+    Certificates of another model are refused.
+    """
     header = read_journal(folder / JOURNAL).header
     sha256 = sha256_of_file(model_file(target))
     if header.weights_sha256 != sha256:

@@ -1,0 +1,57 @@
+"""The model that a log's certificates are of: its training, and the SHA-256 of its weights."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from macer.errors import Mistake
+from macer.runs.names import MANIFEST
+from macer.system.files import read_text
+
+LARGEST_MANIFEST = 1 << 24  # bytes
+
+
+class Provenance(NamedTuple):
+    """What the manifest of a run says; empty where it says nothing."""
+
+    name: str  # of the log
+    loss: str
+    network: str
+    dataset: str
+    seed: str
+    weights_sha256: str
+    data_sha256: str  # of the training images
+
+
+def provenance(folder: Path, name: str) -> Provenance | None:
+    """The model of the certificates in a run's folder; None where there is no run."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    manifest = _read_manifest(file)
+    recipe = manifest.get("recipe")
+    if not isinstance(recipe, dict):  # a packed model has none
+        recipe = {}
+    training = [_loss(recipe), *(recipe.get(field) for field in ("model", "dataset", "seed"))]
+    hashes = [manifest.get(field) for field in ("weights_sha256", "data_sha256")]
+    return Provenance(name, *("" if value is None else str(value) for value in training + hashes))
+
+
+def _loss(recipe: dict[str, Any]) -> object:
+    """The loss's name and settings; of an older run, whose settings stood elsewhere, its name."""
+    loss = recipe.get("loss")
+    if not isinstance(loss, dict):
+        return loss
+    settings = [f"{name} {value}" for name, value in loss.items() if name != "name"]
+    return ", ".join([str(loss.get("name")), *settings])
+
+
+def _read_manifest(file: Path) -> dict[str, Any]:
+    """A manifest without its checks: `runs.run` has them, but imports torch."""
+    try:
+        manifest = json.loads(read_text(file, limit=LARGEST_MANIFEST))
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"{file} must be a manifest in JSON: {error!r:.200}") from error
+    if not isinstance(manifest, dict):
+        raise Mistake(f"{file} must be a manifest in JSON, got {type(manifest).__name__}")
+    return manifest
