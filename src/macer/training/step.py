@@ -13,7 +13,8 @@ from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.kernels.fuse_training import for_training
 from macer.kernels.launches import CapturedStep, Packed, pack, unpack
-from macer.losses import LOSSES, Batch, completed, find_objective, one_per_image
+from macer.losses import LOSSES, Batch, completed, find_objective
+from macer.losses.batch import one_per_image
 from macer.models.inference import resolve_precision
 from macer.recipes import TrainRecipe
 from macer.recipes.schedules import learning_rate, trade_off
@@ -62,6 +63,9 @@ class Trainer:
         self._inputs = inputs_of_step(self.size, device)
         self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
         self._objective = find_objective(recipe.loss.name)
+        self._settings: dict[str, Any] = dict(recipe.loss)
+        if "lam" in recipe.loss:
+            self._settings["lam"] = self._inputs.lam  # λ at this step; `_prepare` writes it
         self._generator = torch.Generator(device)
         self.average = {name: t.clone() for name, t in model.state_dict().items()}
         self.step = 0
@@ -118,11 +122,6 @@ class Trainer:
         """The images of an epoch that this process trains on."""
         return epoch_plan(self.recipe, epoch, self.draw_weights, self.ranks, self.device)
 
-    def _settings(self) -> dict[str, Any]:
-        """The loss's settings at this step: `lam` is where `_prepare` writes λ."""
-        settings = dict(self.recipe.loss)
-        return settings | {"lam": self._inputs.lam} if "lam" in settings else settings
-
     def _prepare(self, plan: Plan) -> None:
         """Put what distinguishes this step from others where `_next_step` finds it."""
         recipe, inputs = self.recipe, self._inputs
@@ -171,7 +170,7 @@ class Trainer:
             teacher=self.teacher,
         )
         with self.autocast:
-            losses = one_per_image(self._objective.loss(batch, **self._settings()), batch)
+            losses = one_per_image(self._objective.loss(batch, **self._settings), batch)
             loss = (weights * losses).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
