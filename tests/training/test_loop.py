@@ -592,7 +592,6 @@ TOML = """
 model = "tiny_models:tiny_with_batch_norm"
 sigma = 0.25
 k = 2
-lam = 1.0
 epochs = 3
 batch = 20
 lr = 0.05
@@ -600,6 +599,10 @@ lr_schedule = "cosine"
 ema = 0.99
 crop = 1
 held_out = 2
+
+[loss]
+name = "macer"
+lam = 1.0
 """  # 3 epochs of 499 steps
 
 
