@@ -171,8 +171,8 @@ MUTANTS = {
     ),
     "training mode": Mutant(
         "models/modes.py",
-        "    model.eval()\n",
-        "",
+        "        model.eval()\n",
+        "        pass\n",
         "certification/test_largest_radius.py smoothing/test_rows.py",
     ),
     "no probe": Mutant(
