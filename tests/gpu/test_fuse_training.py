@@ -58,6 +58,32 @@ def test_the_norm_kernels_are_batch_norm(shape, with_shortcut, relu):
         assert difference(a, b) < 6e-3
 
 
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("with_shortcut", [True, False])
+@pytest.mark.parametrize("shape", [(37, 16, 8, 8), (5, 24, 5, 3), (300, 64, 16, 16)])
+def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut, relu):
+    from macer.kernels.batchnorm import FixedNormReLU
+
+    torch.manual_seed(0)
+    like = {"device": "cuda", "dtype": torch.bfloat16}
+    x = (3 * last(shape, **like) + 1).requires_grad_()
+    shortcut = last(shape, **like).requires_grad_() if with_shortcut else None
+    norm = nn.BatchNorm2d(shape[1]).cuda().eval().requires_grad_(False)
+    norm.weight.uniform_(-1, 2)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.1, 3)
+    dy = last(shape, **like)
+    y = FixedNormReLU.apply(x, shortcut, norm, relu)
+    y.backward(dy)
+    inputs = [t.detach().double().requires_grad_() for t in (x, shortcut) if t is not None]
+    expected = copy.deepcopy(norm).double()(inputs[0]) + (inputs[1] if with_shortcut else 0)
+    expected = expected.relu() if relu else expected
+    expected.backward(dy.double())
+    found = [y, x.grad, *([shortcut.grad] if with_shortcut else [])]
+    for a, b in zip(found, (expected, *(t.grad for t in inputs)), strict=True):
+        assert difference(a, b) < 6e-3
+
+
 @pytest.mark.parametrize("name", ["resnet20", "resnet18"])
 def test_an_attack_goes_where_it_goes_without_our_kernels(name):
     torch.manual_seed(0)

@@ -54,3 +54,24 @@ def test_nan_passes_through_the_norm():
     norm = nn.BatchNorm2d(16)
     y = NormReLU.apply(x, None, norm.weight, norm.bias, norm, True)
     assert y[:, 5].isnan().all() and y[:, 4].isfinite().all()
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("with_shortcut", [True, False])
+@pytest.mark.parametrize("shape", [(3, 16, 5, 4), (2, 24, 3, 3), (9, 128, 4, 4)])
+def test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode(shape, with_shortcut, relu):
+    from macer.kernels.batchnorm import FixedNormReLU
+
+    norm = random_norm(shape[1]).eval().requires_grad_(False)
+    inputs, others = twins(
+        random_images(*shape) * 2 + 1, *[random_images(*shape)] * with_shortcut
+    )  # fmt: skip
+    y = FixedNormReLU.apply(inputs[0], inputs[1] if with_shortcut else None, norm, relu)
+    expected = norm(others[0]) + (others[1] if with_shortcut else 0)
+    expected = expected.relu() if relu else expected
+    dy = torch.randn(shape)
+    y.backward(dy)
+    expected.backward(dy)
+    assert_close(y, expected)
+    for a, b in zip(inputs, others, strict=True):
+        assert_close(a.grad, b.grad)

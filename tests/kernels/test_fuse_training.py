@@ -168,3 +168,29 @@ def test_a_training_step_through_the_kernels_is_the_models(monkeypatch, name, sh
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-2, atol=1e-4)
     for a, b in zip(model.buffers(), twin.buffers(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@needs_interpreter
+def test_an_attack_through_the_kernels_has_the_models_gradient(monkeypatch):
+    torch.manual_seed(0)
+    model = build_model("resnet20", num_classes=10, shape=(3, 8, 8)).train()
+    model(torch.rand(64, 3, 8, 8))  # running averages that suit the images
+    network = for_training(model.requires_grad_(False), (3, 8, 8))
+    launched = kernels_replace_torchs(monkeypatch)
+    images = torch.rand(4, 3, 8, 8)
+    gradients = []
+    for part in (network.eval(), model.eval()):
+        attacked = images.clone().requires_grad_()
+        F.cross_entropy(part(attacked), torch.arange(4)).backward()
+        gradients.append(attacked.grad)
+    assert launched == {"FixedNormReLU", "Conv3x3"}
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+
+
+@needs_interpreter
+def test_weights_of_a_norm_in_eval_mode_that_are_trained_get_their_gradient(monkeypatch):
+    launched = kernels_replace_torchs(monkeypatch)
+    norm = nn.BatchNorm2d(16)
+    NormLayer(norm, relu=True).eval()(torch.rand(2, 16, 3, 3)).sum().backward()
+    assert launched == set()
+    assert norm.weight.grad is not None and norm.bias.grad is not None

@@ -43,7 +43,8 @@ def kernels_replace_torchs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(layers, "kernels_apply", lambda x: True)
     for module in (conv3x3, stem):
         monkeypatch.setattr(module, "DTYPE", torch.float32)
-    for kind in (batchnorm.NormReLU, conv3x3.Conv3x3, pooling.MaxPool2x2ReLU):
+    norms = (batchnorm.NormReLU, batchnorm.FixedNormReLU)
+    for kind in (*norms, conv3x3.Conv3x3, pooling.MaxPool2x2ReLU):
         monkeypatch.setattr(kind, "forward", staticmethod(noted(kind.forward, kind.__name__)))
     monkeypatch.setattr(stem, "stem", noted(stem.stem, "stem"))
     return launched

@@ -171,8 +171,8 @@ MUTANTS = {
     ),
     "training mode": Mutant(
         "models/modes.py",
-        "    model.eval()\n",
-        "",
+        "        model.eval()\n",
+        "        pass\n",
         "certification/test_largest_radius.py smoothing/test_rows.py",
     ),
     "no probe": Mutant(
@@ -1163,6 +1163,27 @@ MUTANTS = {
         "(dz - rest / count)",
         "(dz - rest / (count - 1))",
         "kernels/test_batchnorm.py::test_the_norm_kernels_are_batch_norm",
+        interpreted=True,
+    ),
+    "an attack through a closed ReLU": Mutant(
+        "kernels/batchnorm.py",
+        "(tl.float32) > 0, dz, 0.0)\n    if SHORTCUT",
+        "(tl.float32) >= 0, dz, 0.0)\n    if SHORTCUT",
+        "kernels/test_batchnorm.py::test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode",
+        interpreted=True,
+    ),
+    "an attack through a norm without its weight": Mutant(
+        "kernels/batchnorm.py",
+        "slope = tl.load(scale + c) * tl.load(weight + c)\n    tl.store(dx",
+        "slope = tl.load(scale + c)\n    tl.store(dx",
+        "kernels/test_batchnorm.py::test_the_fixed_norm_kernels_are_batch_norm_in_eval_mode",
+        interpreted=True,
+    ),
+    "a norm in eval mode that never trains its weights": Mutant(
+        "kernels/layers.py",
+        "not (self.training or trained)",
+        "not self.training",
+        "kernels/test_fuse_training.py::test_weights_of_a_norm_in_eval_mode_that_are_trained_get_their_gradient",
         interpreted=True,
     ),
     "a 3×3 convolution without its last line but one": Mutant(

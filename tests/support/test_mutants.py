@@ -1,5 +1,6 @@
 """The seeded bugs can be applied; that each is noticed is for `make mutants`."""
 
+import ast
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ def test_every_seeded_bug_has_its_place():
         text = (ROOT / "src" / "macer" / mutant.file).read_text(encoding="utf-8")
         assert text.count(mutant.right) == 1, name
         assert mutant.right != mutant.wrong, name
+        ast.parse(text.replace(mutant.right, mutant.wrong), name)  # else no test could run
         for test in mutant.tests.split():
             file, _, law = test.partition("::")
             text = (ROOT / "tests" / file).read_text(encoding="utf-8")

@@ -26,6 +26,8 @@ pooling.py         2×2 max pooling                     LeNet             .35 �
 - in training, with the ReLU                           LeNet             never timed
 batchnorm.py       batch-norm, shortcut and ReLU,      ResNets, wide14   ResNet-18    62 → 83 [3]
                    forwards and backwards, in training                   wide14      107 → 139 [4]
+- FixedNormReLU    the same in eval mode: attacks on   ResNets, wide14   5 to 9% of a step of the
+                   noise inside a step                                   record recipes [5]
 launches.py        a step's launches by one graph      all               LeNet 6.75 → 2.50 ms
 - pack, unpack     copies of buffers, one by one       all               only with batchnorm.py [3]
 
@@ -33,4 +35,5 @@ launches.py        a step's launches by one graph      all               LeNet 6
 [2] Measured together only; the training runs before and after were separate ones.
 [3] Measured together only.
 [4] With its one projection; by torch.compile 140, and ResNet-110 in training 31 where ours is 49.
+[5] Estimated from memory traffic, not yet measured alone: wide14 by macer-hard-noise.
 """

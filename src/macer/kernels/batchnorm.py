@@ -12,7 +12,10 @@ written once; backwards x and dy are read twice and dx is written once. Each dir
 kernels: sums over the rows of a tile, a row being a pixel; what follows from them, per channel;
 the result. Tensors are channels last; sums are float32.
 
-In eval mode, in which a network is attacked, torch's own layers are run.
+In eval mode, in which a network is attacked, m and v are the running averages, which are
+constants: no sums are needed, and each direction is one kernel. w and b get no gradient.
+
+    dx = w / √(v + ε) · dz,  dshortcut = dz
 
 [Ioffe+15]  Batch Normalization. ICML 2015.
 """
@@ -187,6 +190,24 @@ def _gradient_kernel(
     tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _fixed_gradient_kernel(
+    y, dy, scale, weight, dx, dshortcut, rows, channels,
+    SHORTCUT: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """dx and dshortcut in eval mode."""
+    r, c = _rows_and_columns(tl.program_id(0) * ROWS, ROWS, COLUMNS)
+    inside = (r < rows)[:, None]
+    at = r.to(tl.int64)[:, None] * channels + c[None, :]
+    dz = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
+    if RELU:
+        dz = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) > 0, dz, 0.0)
+    if SHORTCUT:
+        tl.store(dshortcut + at, dz.to(dshortcut.dtype.element_ty), mask=inside)
+    slope = tl.load(scale + c) * tl.load(weight + c)
+    tl.store(dx + at, (slope[None, :] * dz).to(dx.dtype.element_ty), mask=inside)
+
+
 class _Shape:
     """How a tensor of channels-last images is cut into tiles."""
 
@@ -289,3 +310,38 @@ class NormReLU(torch.autograd.Function):
             shape.rows, shape.channels, float(shape.rows), **options, **shape.constants,
         )  # fmt: skip
         return dx, dshortcut if options["SHORTCUT"] else None, dweight, dbias, None, None
+
+
+class FixedNormReLU(torch.autograd.Function):
+    """ReLU(batch-norm(x) + shortcut) in eval mode; only activations get gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, shortcut: Tensor | None, norm: nn.BatchNorm2d, relu: bool
+    ) -> Tensor:
+        """Arguments: images channels last; a norm whose weight and bias want no gradient."""
+        assert norm.running_mean is not None and norm.running_var is not None
+        x, shortcut = _channels_last(x, shortcut)
+        shape, y = _Shape(x), torch.empty_like(x)
+        scale = (norm.running_var + norm.eps).rsqrt()
+        options = {"SHORTCUT": shortcut is not None, "RELU": relu}
+        _apply_kernel[shape.one_per_tile](
+            x, x if shortcut is None else shortcut, norm.running_mean, scale, norm.weight,
+            norm.bias, y, shape.rows, shape.channels, **options, **shape.constants,
+        )  # fmt: skip
+        ctx.save_for_backward(y, scale, norm.weight)
+        ctx.shape, ctx.options = shape, options
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Any, ...]:
+        """Gradients in the order of forward's arguments."""
+        y, scale, weight = ctx.saved_tensors
+        dy = grad_outputs[0].contiguous(memory_format=torch.channels_last)
+        shape, options, dx = ctx.shape, ctx.options, torch.empty_like(y)
+        dshortcut = torch.empty_like(y) if options["SHORTCUT"] else dx
+        _fixed_gradient_kernel[shape.one_per_tile](
+            y, dy, scale, weight, dx, dshortcut, shape.rows, shape.channels,
+            **options, **shape.constants,
+        )  # fmt: skip
+        return dx, dshortcut if options["SHORTCUT"] else None, None, None

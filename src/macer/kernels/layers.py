@@ -148,6 +148,12 @@ class NormLayer(nn.Module):
             norm.num_batches_tracked.add_(1)
             fused: Tensor = NormReLU.apply(x, shortcut, norm.weight, norm.bias, norm, self.relu)  # type: ignore[no-untyped-call]
             return fused
+        trained = norm.weight.requires_grad or norm.bias.requires_grad
+        if kernels_apply(x) and not (self.training or trained):  # under attack
+            from macer.kernels.batchnorm import FixedNormReLU
+
+            fixed: Tensor = FixedNormReLU.apply(x, shortcut, norm, self.relu)  # type: ignore[no-untyped-call]
+            return fixed
         y: Tensor = norm(x)
         y = y if shortcut is None else y + shortcut
         return F.relu(y) if self.relu else y
