@@ -124,6 +124,33 @@ def test_a_reader_of_the_package_finds_few_names():
     assert {package_of(name) for name in names if name.endswith(".py")} == {*TOP, "errors"}
 
 
+def test_no_module_has_more_than_350_lines():
+    long = {
+        str(file.relative_to(PACKAGE)): lines
+        for file in sources()
+        if (lines := len(file.read_text("utf-8").splitlines())) > 350
+    }
+    assert long == {}
+
+
+def test_no_function_has_more_than_60_lines_of_code():
+    long = []
+    for file in sources():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and lines_of_code(node) > 60:
+                long.append(f"{file.relative_to(PACKAGE)}:{node.name}")
+    assert long == []
+
+
+def lines_of_code(function: ast.FunctionDef) -> int:
+    """From its name to its end, without its docstring."""
+    length = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        length -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return length
+
+
 # known value: the test of layers sees an import that is turned upward, however it is written
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from walks import walk
 
+import macer
 from macer.certification.data_set import Certification, certify_data_set, plan_certification
 from macer.certification.target import Target, find_target
 from macer.cli.app import main
@@ -66,6 +67,12 @@ def certify_one_image(folder: Path) -> Callable[[], object]:
     return lambda: certify_data_set(certification, [0], folder)
 
 
+def certify_in_python(folder: Path) -> Callable[[], object]:
+    model, card = macer.load_model(folder)
+    image = load("mnist-sample", "test").images[:1]
+    return lambda: macer.certify(model, image, sigma=card.sigma, n=200)
+
+
 def report(folder: Path) -> Callable[[], object]:
     certify_data_set(planned(folder), [0], folder)
     return lambda: main(["report", str(folder)])
@@ -83,7 +90,8 @@ def train_one_step(_: Path) -> Callable[[], object]:
 
 # By how many files each may be followed.
 WORKS = {
-    "certify": (certify_command, 46),
+    "certify": (certify_command, 55),
+    "macer.certify": (certify_in_python, 25),
     "find model and data": (find_model_and_data, 25),
     "plan": (plan, 25),
     "certify one image": (certify_one_image, 25),

@@ -10,7 +10,8 @@ import torch
 
 from macer.cli.app import app, main
 from macer.errors import Mistake
-from macer.losses import Batch, find_objective, one_per_image
+from macer.losses import Batch, find_objective
+from macer.losses.batch import one_per_image
 from macer.recipes import TrainRecipe, named_recipe
 from macer.runs.run import Run
 

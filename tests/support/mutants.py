@@ -462,8 +462,8 @@ MUTANTS = {
     ),
     "the parts of the first epoch in every epoch": Mutant(
         "training/step.py",
-        "self.feed.batches(order[begin:], self.epoch)",
-        "self.feed.batches(order[begin:], 0)",
+        "self.feed.batches(plan.order[begin:], self.epoch)",
+        "self.feed.batches(plan.order[begin:], 0)",
         "training/test_batches.py",
     ),
     "other pixels under the same name": Mutant(
@@ -1007,9 +1007,9 @@ MUTANTS = {
         "training/test_step.py::test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are",
     ),
     "crops of one side": Mutant(
-        "training/step.py",
-        "2 * self.recipe.crop + 1",
-        "2 * self.recipe.crop + 0 ** self.recipe.crop",
+        "training/plan.py",
+        "2 * recipe.crop + 1",
+        "2 * recipe.crop + 0 ** recipe.crop",
         "training/test_step.py::test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are",
     ),
     "an objective's numbers the same in every step": Mutant(
@@ -1018,11 +1018,11 @@ MUTANTS = {
         "Purpose.OBJECTIVE)",
         "training/test_step.py::test_each_step_has_random_numbers_of_its_own_for_objectives_and_networks",
     ),
-    "odds drawn up in the middle of an epoch": Mutant(
+    "weights updated in the middle of an epoch": Mutant(
         "training/step.py",
-        "if self.at_end_of_epoch and odds",
-        "if odds",
-        "training/test_step.py::test_odds_are_not_drawn_up_in_the_middle_of_an_epoch",
+        "if self.at_end_of_epoch and weights",
+        "if weights",
+        "training/test_step.py::test_draw_weights_are_not_updated_in_the_middle_of_an_epoch",
     ),
     "a batch of labelled images too few": Mutant(
         "training/pseudo_labels.py",

@@ -195,7 +195,7 @@ def standardised_attack(gradient, x, eta, *, epsilon, steps):
     return eta
 
 
-def sun_odds(p, n):
+def sun_weight(p, n):
     """Φ⁻¹ of the one-sided Clopper–Pearson bound at α = 0.1 of clip(p, ¾, 1).     [Sun+24, code]"""
     count = int(min(max(p, 0.75), 1.0) * n)
     return norm.ppf(beta_distribution.ppf(0.1, count, n - count + 1))

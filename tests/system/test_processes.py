@@ -84,18 +84,17 @@ def test_the_parts_of_a_step_make_up_the_step_of_one_process(count):
     assert torch.equal(torch.cat([t._noise(t.size) for t in parts]), alone._noise(alone.size))
     whole = alone._numbers(4 * alone.size)
     assert torch.equal(torch.cat([t._numbers(4 * t.size) for t in parts]), whole)
-    for i, values in enumerate(alone._plan(1)):
-        own = [t._own_rows(t._plan(1)[i]).split(t.size) for t in parts]
+    for i, values in enumerate(alone.plan(1)):
+        own = [t.plan(1)[i].split(t.size) for t in parts]
         steps = [torch.cat(step) for step in zip(*own, strict=True)]
         assert torch.equal(torch.cat(steps), values)
-        assert torch.equal(alone._own_rows(values), values)
 
 
 def test_a_network_draws_other_random_numbers_in_each_process():
     drawn = []
     for rank in (0, 1):
         trainer = Trainer(tiny_recipe(), tiny(3, 1), tiny_split(), CPU, ranks=Ranks(rank, 2))
-        trainer._prepare(*(values[:8] for values in trainer._plan(0)))
+        trainer._prepare(trainer.plan(0).rows(0, 8))
         drawn.append(torch.rand(1).item())
     assert drawn[0] != drawn[1]
 

@@ -93,7 +93,7 @@ def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
     trainer = trainer_of(recipe_of(resized_crop=0.08), load("imagenet", "train", imagenet))
     seen = []
     for epoch in range(2):
-        order = trainer._plan(epoch)[0].tolist()
+        order = trainer.plan(epoch).order.tolist()
         images = [trainer.feed.picked(order).clone() for _ in trainer.rest_of_epoch()]
         seen.append(dict(zip(order, torch.cat(images), strict=True)))
     assert all(not torch.equal(seen[0][number], seen[1][number]) for number in range(12))

@@ -29,6 +29,7 @@ from macer.recipes import TrainRecipe
 from macer.runs.run import Run, load_model, save_model
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
+from macer.training import saver
 from macer.training.loop import Saver, _card, train
 from macer.training.step import Trainer
 from macer.training.validation import Validation
@@ -210,8 +211,8 @@ def test_a_checkpoint_is_written_as_soon_as_the_last_one_is_old_enough(tmp_path,
     now, saved = [100.0], []
     run = Run(tmp_path)
     trainer = SimpleNamespace(step=1, ranks=SINGLE, state=lambda: ())
-    monkeypatch.setattr("macer.training.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr("macer.training.loop.save_checkpoint", lambda *_: saved.append(now[0]))
+    monkeypatch.setattr("macer.training.saver.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("macer.training.saver.save_checkpoint", lambda *_: saved.append(now[0]))
     saver = Saver(run, trainer, [], 30.0)
     for second in range(100, 200, 5):
         now[0] = float(second)
@@ -270,7 +271,8 @@ def test_training_that_crashed_while_saving_ends_bit_for_bit_as_if_it_had_not(
 ):
     import macer.training.loop
 
-    original, calls = getattr(macer.training.loop, what), []
+    home = saver if hasattr(saver, what) else macer.training.loop
+    original, calls = getattr(home, what), []
 
     def crash_once(*arguments, **settings):
         calls.append(None)
@@ -278,7 +280,7 @@ def test_training_that_crashed_while_saving_ends_bit_for_bit_as_if_it_had_not(
             raise Crash
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(macer.training.loop, what, crash_once)
+    monkeypatch.setattr(home, what, crash_once)
     try:
         trained(tmp_path / "run", checkpoint_seconds=seconds)
     except Crash:

@@ -195,11 +195,11 @@ def test_images_are_shifted_if_crops_are_asked_for_and_mirrored_if_flips_are(
 
 def test_each_step_has_random_numbers_of_its_own_for_objectives_and_networks():
     trainer = trainer_of(tiny_recipe(), tiny_split())
-    plan = [values[:16] for values in trainer._plan(0)]
+    plan = trainer.plan(0).rows(0, 16)
     seen, drawn = [], []
     for step in range(3):
         trainer.step = step
-        trainer._prepare(*plan)
+        trainer._prepare(plan)
         drawn.append(torch.rand(1).item())
         seen.append(tuple(trainer._uniform(5).tolist()))
         random = stream(0, Purpose.OBJECTIVE, step).random(5, np.float32)
@@ -404,12 +404,12 @@ def test_dropped_images_are_never_seen_again_and_an_epoch_keeps_its_steps(monkey
         seen.append([])
         metrics = train_epoch(trainer)
         assert trainer.step == 4 * (epoch + 1)
-        assert metrics["dropped_images"] == int((trainer.odds == 0).sum())
+        assert metrics["dropped_images"] == int((trainer.draw_weights == 0).sum())
     numbers = [
         [int((split.images == x.numpy()).all((1, 2, 3)).argmax()) for x in epoch] for epoch in seen
     ]
     assert all(sorted(epoch) == list(range(64)) for epoch in numbers[:6])
-    dropped = set((trainer.odds == 0).nonzero().flatten().tolist())
+    dropped = set((trainer.draw_weights == 0).nonzero().flatten().tolist())
     assert dropped >= set(range(10))
     assert len(dropped) < 15
     for epoch in numbers[6:]:
@@ -422,32 +422,32 @@ def test_a_trainer_restored_between_two_weighings_goes_on_bit_for_bit():
     one = trainer_of(SUN, mislabelled_split())
     for _ in range(7):
         train_epoch(one)
-    steps = one.rest_of_epoch()  # of epoch 7; odds are drawn up at 6 and 9
+    steps = one.rest_of_epoch()  # of epoch 7; weights are updated at 6 and 9
     next(steps)
     other = trainer_of(SUN, mislabelled_split())
     tensors, state = one.state()
     other.restore({name: t.clone() for name, t in tensors.items()}, state)
-    assert torch.equal(other.odds, one.odds)
-    assert len(set(one.odds.tolist())) > 2
+    assert torch.equal(other.draw_weights, one.draw_weights)
+    assert len(set(one.draw_weights.tolist())) > 2
     for _ in steps:
         pass
     assert train_epoch(other) == one.close_epoch()
-    before = one.odds.clone()
+    before = one.draw_weights.clone()
     for _ in range(3):
         assert train_epoch(other) == train_epoch(one)
-    assert not torch.equal(one.odds, before)
+    assert not torch.equal(one.draw_weights, before)
     averages = {name for name in snapshot(one) if name.startswith("average.")}
     assert different(one, snapshot(other)) <= averages
 
 
-def test_odds_are_not_drawn_up_in_the_middle_of_an_epoch(monkeypatch):
+def test_draw_weights_are_not_updated_in_the_middle_of_an_epoch(monkeypatch):
     trainer = trainer_of(replace(SUN, drop_epoch=1), mislabelled_split())
     drawn = []
-    monkeypatch.setattr(trainer, "_draw_up_odds", lambda: drawn.append(trainer.step))
+    monkeypatch.setattr(trainer, "_update_draw_weights", lambda: drawn.append(trainer.step))
     train_epoch(trainer)
     next(trainer.rest_of_epoch())
     other = trainer_of(replace(SUN, drop_epoch=1), mislabelled_split())
-    monkeypatch.setattr(other, "_draw_up_odds", lambda: drawn.append(other.step))
+    monkeypatch.setattr(other, "_update_draw_weights", lambda: drawn.append(other.step))
     other.restore(*trainer.state())
     train_epoch(other)
     assert drawn == [4]

@@ -23,7 +23,7 @@ def grey_images(count, channels=1):
 
 
 def counted(model, images, **changes):
-    settings = {"samples": 20, "sigma": 0.5, "seed": 3, "purpose": Purpose.ODDS, "chunk": 5}
+    settings = {"samples": 20, "sigma": 0.5, "seed": 3, "purpose": Purpose.WEIGHTS, "chunk": 5}
     return count_votes(model, images, **settings | changes, device=CPU)
 
 
@@ -38,7 +38,7 @@ def test_votes_are_those_counted_one_by_one(samples):
     for start in range(0, len(images), at_once):
         some = images[start : start + at_once]
         eta = torch.empty(len(some), samples, 4, 4, 2)
-        fill_normal(eta, seed=3, purpose=Purpose.ODDS, image=start, chunk=5)
+        fill_normal(eta, seed=3, purpose=Purpose.WEIGHTS, image=start, chunk=5)
         for image, noise in zip(some, eta, strict=True):
             means = [float(image[0, 0, 0]) / 255 + 0.5 * float(e.mean()) for e in noise]
             ones = sum(mean > 0.5 for mean in means)

@@ -26,8 +26,7 @@ from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
-from macer.runs.names import HELD_OUT, JOURNAL, TABLE, soft_folder
-from macer.runs.run import Run
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL, TABLE, soft_folder
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler, network_rows
 from macer.smoothing.sequential import check_radius
@@ -44,7 +43,8 @@ class Certification:
 
     model: PreparedModel
     split: Split  # test images, or training images that the model has not seen
-    headers: tuple[Header, ...]  # one per journal; all but the first are of soft certificates
+    recipes: tuple[CertifyRecipe, ...]  # one per journal; all but the first are soft
+    headers: tuple[Header, ...]  # one per journal
 
     def folders(self, folder: Path) -> list[Path]:
         """The folder of each journal: FOLDER, then FOLDER/bernstein-β for the soft ones."""
@@ -106,7 +106,8 @@ def plan_certification(
         "family": family,
         "outputs": model.outputs,
     }
-    return Certification(model, split, tuple(Header(**entries, **asdict(each)) for each in recipes))
+    headers = tuple(Header(**entries, **asdict(each)) for each in recipes)
+    return Certification(model, split, tuple(recipes), headers)
 
 
 def certify_data_set(
@@ -171,7 +172,7 @@ def _certified_block(
     certificates = certify_by_recipes(
         model.network,
         torch.from_numpy(pixels).to(model.device),
-        [each.recipe for each in certification.headers],
+        certification.recipes,
         sigma=header.sigma,
         labels=labels,
         indices=block,
@@ -197,7 +198,7 @@ def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | Non
     Args:
         own: a file whose SHA-256 this is.
     """
-    model = Run(folder).model
+    model = folder / MODEL
     if not model.is_file():
         return
     is_own = own is not None and model.samefile(own)

@@ -56,10 +56,8 @@ def train(
     """
     from macer.data.sets import classes_of, load
     from macer.losses import completed
-    from macer.runs.run import Run
     from macer.training.loop import train as train_model
     from macer.training.metrics import watching
-    from macer.training.speed import trained_line
     from macer.training.validation import Validation
     from macer.training.votes import ROWS
 
@@ -86,20 +84,23 @@ def train(
             ranks=ranks,
             code=code,
         )
+    source = f" --data {shlex.quote(str(data))}" if data else ""
+    return {"run": folder, "recipe": recipe, "fields": asked} | _print_result(folder, asked, source)
+
+
+def _print_result(folder: Path, asked: TrainRecipe, source: str) -> Result:
+    """Print how fast a run was trained and what to type next; return its weights and speed."""
+    from macer.runs.run import Run
+    from macer.training.speed import trained_line
+
     manifest = Run(folder).read_manifest()
     speed = manifest.get("speed", {})
     print_line(trained_line(str(folder), speed))
-    source = f" --data {shlex.quote(str(data))}" if data else ""
     other = "; the images that it held out, with --held-out" if asked.held_out else ""
     print_line(f"certify it with: macer certify {shlex.quote(str(folder))}{source}{other}")
     known = ("seconds", "samples_per_second", "matrix_rate", "matrix_share")
-    return {
-        "run": folder,
-        "recipe": recipe,
-        "fields": asked,
-        "weights_sha256": manifest["weights_sha256"],
-        **{name: speed.get(name) for name in known},
-    }
+    speeds = {name: speed.get(name) for name in known}
+    return {"weights_sha256": manifest["weights_sha256"]} | speeds
 
 
 def export(run: Path, /, *, out: Path, overwrite: bool = False, code: Code = ()) -> Result:

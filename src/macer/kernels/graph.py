@@ -37,11 +37,6 @@ WAYS_IN = {
 DESCRIPTIONS = (int, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None))
 
 
-def has_hooks(model: nn.Module) -> bool:
-    """Whether a part of the model runs other functions before or after its forward method."""
-    return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
-
-
 def made_of_torch(model: nn.Module, images: Tensor) -> bool:
     """Whether all that the model does with the images goes through functions of torch."""
     watch = _Watch([images, *tensors_of(model)])

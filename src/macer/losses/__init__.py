@@ -2,9 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from macer.errors import Mistake
 from macer.losses.batch import Batch
@@ -72,14 +69,3 @@ def load_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
         return completed(recipe)
     except Mistake as mistake:
         raise Mistake(f"recipe {name}: {mistake}") from mistake
-
-
-def one_per_image(losses: Any, batch: Batch) -> Tensor:
-    """What a loss returned, if it is one value per image; a user's own may return anything."""
-    if not (isinstance(losses, Tensor) and losses.shape == batch.labels.shape):
-        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        raise Mistake(
-            f"loss {batch.recipe.loss.name!r} must return one loss per image, of shape "
-            f"{tuple(batch.labels.shape)}, got {got}"
-        )
-    return losses

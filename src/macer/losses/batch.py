@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 
 
@@ -38,3 +40,14 @@ class Batch:
 def at_least_float32(logits: Tensor) -> Tensor:
     """Logits in the precision of a loss: float32, whatever the network's; float64 stays."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def one_per_image(losses: Any, batch: Batch) -> Tensor:
+    """What a loss returned, if it is one value per image; a user's own may return anything."""
+    if not (isinstance(losses, Tensor) and losses.shape == batch.labels.shape):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise Mistake(
+            f"loss {batch.recipe.loss.name!r} must return one loss per image, of shape "
+            f"{tuple(batch.labels.shape)}, got {got}"
+        )
+    return losses

@@ -15,12 +15,12 @@ from macer.kernels.fuse_inference import fused
 from macer.kernels.graph import (
     Layers,
     called_and_read_once,
-    has_hooks,
     is_call_of,
     made_of_torch,
 )
 from macer.kernels.layers import FloatLinear
 from macer.kernels.padding import padded
+from macer.models.modes import has_hooks
 from macer.models.probe import check_calls, check_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -1,4 +1,4 @@
-"""A network's mode, training or eval, and the type of its weights."""
+"""The mode of a network, the type of its weights, and whether it has hooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,3 +24,8 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether a part of the model runs other functions before or after its forward method."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())

@@ -28,7 +28,7 @@ class Purpose(IntEnum):
     JUDGEMENT = 10  # of the points that an attack has found
     OBJECTIVE = 11  # what a training objective draws besides its noise
     DROPPING = 12  # the votes that decide which hard images are dropped
-    ODDS = 13  # the votes that decide how often the other images are drawn
+    WEIGHTS = 13  # the votes that decide how often the other images are drawn
     PSEUDO_LABELS = 14
     CROPS = 15  # of images read from files
     PROBE = 16  # the test of a network before anything is certified

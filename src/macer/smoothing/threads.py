@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from macer.kernels.graph import has_hooks
+from macer.models.modes import has_hooks
 from macer.system.signals import signals_deferred
 
 Item = TypeVar("Item")

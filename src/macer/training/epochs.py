@@ -5,8 +5,8 @@ p̂ᵢ = Σⱼ 1[f(xᵢ + ηⱼ) = yᵢ] / n,  in eval mode
 i is dropped if p̂ᵢ < p_t at epoch T,  n = 100
 i is drawn with probability ∝ σΦ⁻¹(p̲(max{p̂ᵢ, ¾})), with replacement,  n = 16
 
-p̲ is Clopper and Pearson's lower bound at α = 0.1: the odds are the radius that CERTIFY would give.
-T is `drop_epoch`, p_t `drop_below`; the odds are drawn up at T and every `reweight_every` epochs.
+p̲ is Clopper and Pearson's lower bound at α = 0.1: the weight is the radius that CERTIFY would give.
+T is `drop_epoch`, p_t `drop_below`; the weights are updated at T and every `reweight_every` epochs.
 n, α and the order of things are those of the authors' code. Unlike it: p̂ is measured on the
 images as they are, without crops and flips.
 """
@@ -26,21 +26,21 @@ from macer.smoothing.streams import Purpose, stream
 from macer.training.votes import count_votes
 
 DROP_SAMPLES = 100
-ODDS_SAMPLES = 16
-ODDS_ALPHA = 0.1
-ODDS_LEAST = 0.75  # a harder image is drawn as often as one with this p̂
+WEIGHT_SAMPLES = 16
+WEIGHT_ALPHA = 0.1
+LEAST_SHARE = 0.75  # a harder image is drawn as often as one with this p̂
 
 
-def epoch_order(recipe: TrainRecipe, epoch: int, odds: Tensor) -> NDArray[np.int64]:
-    """The images of an epoch in their order, as many as there are odds."""
+def epoch_order(recipe: TrainRecipe, epoch: int, weights: Tensor) -> NDArray[np.int64]:
+    """The images of an epoch in their order, as many as there are weights."""
     random = stream(recipe.seed, Purpose.ORDER, epoch)
     if not _has_dropped(recipe, epoch):
-        return random.permutation(len(odds))
-    return random.choice(len(odds), size=len(odds), p=(odds / odds.sum()).numpy())
+        return random.permutation(len(weights))
+    return random.choice(len(weights), size=len(weights), p=(weights / weights.sum()).numpy())
 
 
-def odds_are_due(recipe: TrainRecipe, epoch: int) -> bool:
-    """Whether odds are drawn up at the beginning of this epoch, counted from 0."""
+def weights_are_due(recipe: TrainRecipe, epoch: int) -> bool:
+    """Whether weights are updated at the beginning of this epoch, counted from 0."""
     since = epoch - recipe.drop_epoch
     return _has_dropped(recipe, epoch) and since % recipe.reweight_every == 0
 
@@ -49,18 +49,18 @@ def _has_dropped(recipe: TrainRecipe, epoch: int) -> bool:
     return 0 < recipe.drop_epoch <= epoch
 
 
-def new_odds(
+def updated_weights(
     recipe: TrainRecipe,
     epoch: int,
-    odds: Tensor,
+    weights: Tensor,
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
 ) -> Tensor:
-    """The images' odds from this epoch on; those dropped have 0, then and ever after.
+    """The images' weights from this epoch on; a dropped image keeps weight 0.
 
     Args:
-        odds: (images,) float64 on the CPU, those until now.
+        weights: (images,) float64 on the CPU, those until now.
         images: (images, channels, height, width) uint8.
     """
 
@@ -70,7 +70,7 @@ def new_odds(
             model, images[places], labels[places], recipe, epoch, samples=samples, purpose=purpose
         )
 
-    kept = odds.nonzero().squeeze(1)
+    kept = weights.nonzero().squeeze(1)
     if epoch == recipe.drop_epoch:
         p_hat = right(kept, DROP_SAMPLES, Purpose.DROPPING) / DROP_SAMPLES
         kept = kept[torch.from_numpy(p_hat >= recipe.drop_below)]
@@ -79,17 +79,19 @@ def new_odds(
                 f"drop_below must leave images to train on, got {recipe.drop_below}: none is so "
                 f"accurate under noise at epoch {epoch}; lower drop_below or raise drop_epoch"
             )
-    odds = torch.zeros_like(odds)
-    odds[kept] = torch.from_numpy(
-        odds_of_votes(right(kept, ODDS_SAMPLES, Purpose.ODDS), ODDS_SAMPLES, sigma=recipe.sigma)
+    weights = torch.zeros_like(weights)
+    weights[kept] = torch.from_numpy(
+        weights_of_votes(
+            right(kept, WEIGHT_SAMPLES, Purpose.WEIGHTS), WEIGHT_SAMPLES, sigma=recipe.sigma
+        )
     )
-    return odds
+    return weights
 
 
-def odds_of_votes(right: NDArray[np.int64], n: int, *, sigma: float) -> Floats:
+def weights_of_votes(right: NDArray[np.int64], n: int, *, sigma: float) -> Floats:
     """σΦ⁻¹(p̲(max{p̂, ¾})) of `right` among n votes, which is > 0 for n ≥ 16.        [Sun+24]"""
-    count = np.maximum(right, math.floor(ODDS_LEAST * n))
-    return radius_lower(clopper_pearson_lower(count, n, ODDS_ALPHA), sigma)
+    count = np.maximum(right, math.floor(LEAST_SHARE * n))
+    return radius_lower(clopper_pearson_lower(count, n, WEIGHT_ALPHA), sigma)
 
 
 def _right_votes(

@@ -1,11 +1,9 @@
 """The training loop: from a recipe and images to a run with a model in it."""
 
-import json
-import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,15 +13,15 @@ from macer.data.arrays import Data, as_split, class_names
 from macer.data.fingerprint import channel_statistics, fingerprint
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
-from macer.errors import Mistake, Stopped
+from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import TrainRecipe
-from macer.runs.checkpoints import load_checkpoint, save_checkpoint
+from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics, Run, open_run, save_model
 from macer.runs.seals import sealed
 from macer.smoothing.streams import Purpose, stream
-from macer.system.files import locked, remove_leftovers, write_atomically
+from macer.system.files import locked, remove_leftovers
 from macer.system.processes import SINGLE, Ranks
 from macer.system.progress import bar, note
 from macer.system.signals import catching_signals
@@ -37,6 +35,7 @@ from macer.training.arguments import (
 )
 from macer.training.held_out import hold_out
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
+from macer.training.saver import Saver
 from macer.training.speed import training_speed
 from macer.training.step import Trainer
 from macer.training.teachers import Teachers, load_teachers
@@ -78,7 +77,7 @@ def train(
         ranks: this process among those that train together, each with a part of every batch; the
             first one writes. Batch-norm takes its statistics from a part.
         code: modules that the files of teachers may name, see `load_model`; what the recipe itself
-            names is taken as the caller's word.
+            names is imported, since the caller wrote it.
     """
     check_settings_of_loop(
         resume=resume, checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch
@@ -106,7 +105,7 @@ def train(
                 run.folder, recipe, fingerprint(split),
                 resume=resume, models_sha256=models, code=own, complete=completed,
             )  # fmt: skip
-            stack.enter_context(locked(run.folder))  # before, a temporary may be a living writer's
+            stack.enter_context(locked(run.folder))  # only then is no other process writing
             remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
 
@@ -128,8 +127,8 @@ def train(
 def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
     """The recipe with the name of the data set that the images come from.
 
-    A run that began under the recipe's own name goes on under it, whoever named it: its images are
-    the same, or it does not go on.
+    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
+    checked by their hash.
     """
     began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
     if began and began.get("dataset") == recipe.dataset:
@@ -161,12 +160,12 @@ def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
 
 def _loop(
     trainer: Trainer,
-    saver: "Saver",
+    saver: Saver,
     held_out: Split | None,
     validation: Validation,
     watch: Callable[[Metrics], None] | None,
 ) -> None:
-    """Train epoch by epoch, recording each; save now and then, and when asked to stop."""
+    """Train epoch by epoch and record each; save at intervals, and when a signal asks to stop."""
     what, done = f"training {saver.run.folder.name}", trainer.step * trainer.samples
     with (
         catching_signals() as signals,
@@ -176,7 +175,7 @@ def _loop(
             started, first_step = time.monotonic(), trainer.step
             for _ in trainer.rest_of_epoch():
                 advance(trainer.samples)
-                if not trainer.at_end_of_epoch:  # there, the epoch is recorded first
+                if not trainer.at_end_of_epoch:  # at its end the epoch is recorded first
                     saver.save_if_due(signals)
             samples = (trainer.step - first_step) * trainer.samples
             metrics = trainer.close_epoch()  # waits for the device
@@ -189,21 +188,21 @@ def _loop(
 
 def _close_epoch(
     trainer: Trainer,
-    saver: "Saver",
+    saver: Saver,
     metrics: Metrics,
     held_out: Split | None,
     validation: Validation,
     watch: Callable[[Metrics], None] | None,
 ) -> None:
-    """Look at the held-out images, record the epoch and tell of it."""
-    metrics |= _looked(trainer, held_out, validation)
+    """Validate on the held-out images if that is due, and record the epoch."""
+    metrics |= _validated(trainer, held_out, validation)
     saver.record(metrics)
     if watch:
         watch(metrics)
 
 
-def _looked(trainer: Trainer, held_out: Split | None, validation: Validation) -> Metrics:
-    """What a look at the held-out images finds, where one is due."""
+def _validated(trainer: Trainer, held_out: Split | None, validation: Validation) -> Metrics:
+    """The metrics of the held-out images, if they are due after this epoch."""
     last = trainer.epoch == trainer.recipe.epochs
     if held_out is None or not (last or trainer.epoch % validation.every == 0):
         return {}
@@ -223,10 +222,10 @@ def _finish(
     metrics: list[Metrics],
     own: Sequence[OwnModule],
 ) -> None:
-    """Write the model and what the manifest says of it."""
+    """Write the model, and its hash and speed into the manifest."""
     sha256 = save_model(run.model, trainer.weights(), card)
     manifest = run.read_manifest()
-    if manifest.get("status") != "trained":  # else it tells of the training that was
+    if manifest.get("status") != "trained":  # a finished run keeps what it says of its training
         manifest["device"] = _device_name(trainer.device)
         manifest["processes"] = trainer.ranks.count
         manifest["speed"] = training_speed(
@@ -284,43 +283,6 @@ def _restore(run: Run, trainer: Trainer) -> list[Metrics]:
     trainer.restore(tensors, state)
     note(f"continuing {run.folder} at step {trainer.step}, epoch {trainer.epoch}")
     return [line for line in run.read_metrics() if line["step"] <= trainer.step]
-
-
-@dataclass
-class Saver:
-    """Writes checkpoints and metrics; metrics ahead of a checkpoint are dropped on resuming."""
-
-    run: Run
-    trainer: Trainer
-    metrics: list[Metrics]
-    seconds: float
-    last: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.last = time.monotonic()
-
-    def save_if_due(self, signals: list[int]) -> None:
-        """Save if the last checkpoint is old enough; save and leave if a signal came to any."""
-        asked = self.trainer.ranks.any(bool(signals))
-        if asked:
-            # None leaves before it is saved: whoever started us would end the others then.
-            self.trainer.ranks.run_on_first(self.save)
-            number = signals[0] if signals else signal.SIGTERM
-            raise Stopped(number, f"stopped at step {self.trainer.step}; the state is saved")
-        if time.monotonic() - self.last >= self.seconds:
-            self.save()
-
-    def save(self) -> None:
-        """Save now, if this is the process that writes."""
-        if self.trainer.ranks.first:
-            save_checkpoint(self.run, *self.trainer.state())
-        self.last = time.monotonic()
-
-    def record(self, line: Metrics) -> None:
-        """Add an epoch's metrics."""
-        self.metrics.append(line)
-        text = "".join(json.dumps(metrics) + "\n" for metrics in self.metrics)
-        write_atomically(self.run.metrics, text.encode())
 
 
 def _device_name(device: torch.device) -> str:

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.kernels.fuse_training import for_training
 from macer.kernels.launches import CapturedStep, Packed, pack, unpack
-from macer.losses import LOSSES, Batch, completed, find_objective, one_per_image
+from macer.losses import LOSSES, Batch, completed, find_objective
+from macer.losses.batch import one_per_image
 from macer.models.inference import resolve_precision
 from macer.recipes import TrainRecipe
 from macer.recipes.schedules import learning_rate, trade_off
@@ -23,9 +23,11 @@ from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
 from macer.system.processes import SINGLE, Ranks
 from macer.training.augment import augment
+from macer.training.average import update_average
 from macer.training.batches import Resident, feed
-from macer.training.epochs import epoch_order, new_odds, odds_are_due
+from macer.training.epochs import updated_weights, weights_are_due
 from macer.training.optimizers import make_optimizer
+from macer.training.plan import Plan, epoch_plan, inputs_of_step, part_of_batch
 from macer.training.pseudo_labels import loss_weights
 
 
@@ -45,7 +47,7 @@ class Trainer:
         self.recipe = recipe = completed(recipe)
         self.device = device
         self.ranks = ranks
-        self.size = _part_of_batch(recipe, ranks)
+        self.size = part_of_batch(recipe, ranks)
         bf16 = resolve_precision(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
@@ -56,11 +58,14 @@ class Trainer:
         self.feed = feed(split.images, recipe, device, self.size)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.loss_weights = loss_weights(len(split.images), recipe).to(device)
-        self.odds = torch.ones(len(split.images), dtype=torch.float64)
+        self.draw_weights = torch.ones(len(split.images), dtype=torch.float64)
         self.teacher = teacher
-        self._inputs = _inputs(self.size, device)
+        self._inputs = inputs_of_step(self.size, device)
         self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
         self._objective = find_objective(recipe.loss.name)
+        self._settings: dict[str, Any] = dict(recipe.loss)
+        if "lam" in recipe.loss:
+            self._settings["lam"] = self._inputs.lam  # λ at this step; `_prepare` writes it
         self._generator = torch.Generator(device)
         self.average = {name: t.clone() for name, t in model.state_dict().items()}
         self.step = 0
@@ -70,8 +75,8 @@ class Trainer:
         self.samples = recipe.batch * recipe.k
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
-        # A user's own objective may look at its tensors from the host, which no graph can; nor do
-        # we record what processes say to each other.
+        # A user's own loss may read its tensors on the host, which a recorded graph cannot; nor is
+        # what processes send each other recorded.
         self._run: Callable[[], None] = self._next_step
         if device.type == "cuda" and recipe.loss.name in LOSSES and ranks.count == 1:
             self._run = CapturedStep(self._next_step, [self._generator])
@@ -99,41 +104,34 @@ class Trainer:
 
     def rest_of_epoch(self) -> Iterator[None]:
         """Take the steps that are left of this epoch."""
-        if self.at_end_of_epoch and odds_are_due(self.recipe, self.epoch):
-            self._draw_up_odds()
-        order, offsets, flips = map(self._own_rows, self._plan(self.epoch))
+        if self.at_end_of_epoch and weights_are_due(self.recipe, self.epoch):
+            self._update_draw_weights()
+        plan = self.plan(self.epoch)
         if isinstance(self._run, CapturedStep):
             self._run.record_anew_if_changed(self._objective.phase(self.epoch, self.recipe.loss))
         begin = self.step % self.steps_per_epoch * self.size
-        with closing(self.feed.batches(order[begin:], self.epoch)) as batches:
-            for start in range(begin, len(order), self.size):
-                rows = slice(start, start + self.size)
+        with closing(self.feed.batches(plan.order[begin:], self.epoch)) as batches:
+            for start in range(begin, len(plan.order), self.size):
                 next(batches)
-                self._prepare(order[rows], offsets[rows], flips[rows])
+                self._prepare(plan.rows(start, start + self.size))
                 self._run()
                 self.step += 1
                 yield
 
-    def _own_rows(self, values: Tensor) -> Tensor:
-        """This process's part of each step's rows, step after step."""
-        by_step = values.view(self.steps_per_epoch, self.recipe.batch, *values.shape[1:])
-        return self.ranks.part(by_step.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
+    def plan(self, epoch: int) -> Plan:
+        """The images of an epoch that this process trains on."""
+        return epoch_plan(self.recipe, epoch, self.draw_weights, self.ranks, self.device)
 
-    def _settings(self) -> dict[str, Any]:
-        """The loss's settings at this step: `lam` is where `_prepare` writes λ."""
-        settings = dict(self.recipe.loss)
-        return settings | {"lam": self._inputs.lam} if "lam" in settings else settings
-
-    def _prepare(self, rows: Tensor, offsets: Tensor, flips: Tensor) -> None:
+    def _prepare(self, plan: Plan) -> None:
         """Put what distinguishes this step from others where `_next_step` finds it."""
         recipe, inputs = self.recipe, self._inputs
         epoch = self.step / self.steps_per_epoch
-        inputs.rows.copy_(rows)
-        inputs.offsets.copy_(offsets)
-        inputs.flips.copy_(flips)
+        inputs.rows.copy_(plan.order)
+        inputs.offsets.copy_(plan.offsets)
+        inputs.flips.copy_(plan.flips)
         inputs.lr.fill_(learning_rate(recipe, epoch))
         inputs.lam.fill_(trade_off(recipe, epoch))
-        # Early on a shorter memory, or θ̄ would hold on to the initial weights.
+        # Early steps average over fewer weights, or θ̄ would stay near the initial ones.
         inputs.decay.fill_(min(recipe.ema, (1 + self.step) / (10 + self.step)))
         for count, numbers in inputs.uniform.items():
             numbers.copy_(self._numbers(count))
@@ -149,26 +147,13 @@ class Trainer:
             images = augment(images, self._inputs.offsets, self._inputs.flips, padding=recipe.crop)
         self._take_step(images.float() / 255, self.labels[rows], self.loss_weights[rows])
 
-    def _draw_up_odds(self) -> None:
-        """Drop hard images, or see how hard the others have become.              [Sun+24]"""
+    def _update_draw_weights(self) -> None:
+        """Drop hard images, or measure how hard the others have become.          [Sun+24]"""
         with self.autocast:
-            self.odds = new_odds(
-                self.recipe, self.epoch, self.odds, self.model, self.images, self.labels
+            self.draw_weights = updated_weights(
+                self.recipe, self.epoch, self.draw_weights, self.model, self.images, self.labels
             )
-        self.ranks.copy_from_first(self.odds)  # GPUs may differ in the last bits of logits
-
-    def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The epoch's order of images and each one's crop and flip."""
-        n, seed = len(self.labels), self.recipe.seed
-        order = epoch_order(self.recipe, epoch, self.odds)
-        random = stream(seed, Purpose.AUGMENTATION, epoch)
-        offsets = random.integers(0, 2 * self.recipe.crop + 1, size=(n, 2))
-        flips = random.random(n) < 0.5 if self.recipe.flip else np.zeros(n, dtype=bool)
-        used = self.steps_per_epoch * self.recipe.batch
-        order_, offsets_, flips_ = (
-            torch.from_numpy(values[:used]).to(self.device) for values in (order, offsets, flips)
-        )
-        return order_, offsets_, flips_
+        self.ranks.copy_from_first(self.draw_weights)  # GPUs may differ in the last bits of logits
 
     def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
@@ -185,7 +170,7 @@ class Trainer:
             teacher=self.teacher,
         )
         with self.autocast:
-            losses = one_per_image(self._objective.loss(batch, **self._settings()), batch)
+            losses = one_per_image(self._objective.loss(batch, **self._settings), batch)
             loss = (weights * losses).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -194,7 +179,7 @@ class Trainer:
     def _noise(self, images: int) -> Tensor:
         """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
         channels, height, width = self.feed.images.shape[1:]
-        # Of the whole batch, whichever process takes which part; channels last, in memory too.
+        # Drawn for the whole batch, of which this process takes its part; channels last in memory.
         shape = (images * self.ranks.count, self.recipe.k, height, width, channels)
         noise = torch.empty(shape, device=self.device)
         if self.device.type == "cpu":
@@ -206,7 +191,7 @@ class Trainer:
         return self.ranks.part(noise).mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
 
     def _uniform(self, count: int) -> Tensor:
-        """The step's random numbers in [0, 1) for an objective."""
+        """The step's random numbers in [0, 1) for a loss."""
         if count not in self._inputs.uniform:
             self._inputs.uniform[count] = self._numbers(count).to(self.device)
         return self._inputs.uniform[count]
@@ -234,37 +219,22 @@ class Trainer:
         self.optimizer.step()
         after = self._shared(pack(self.model.buffers()), statistics)
         unpack({t: torch.where(bad, statistics[t], after[t]) for t in after}, self.model.buffers())
-        self._average_weights(bad)
+        if self.recipe.ema:
+            share = torch.where(bad, 0.0, 1 - self._inputs.decay)
+            update_average(self.average, self.model, share)
         self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
         self.skipped += bad
 
     def _shared(self, after: Packed, before: Packed) -> Packed:
-        """Buffers that have moved by the mean of what they have moved in each process.
+        """The buffers before the step, plus the mean of their changes over all processes.
 
-        So constants stay as they are, to the last bit.
+        Buffers that do not change so stay the same to the last bit.
         """
         if self.ranks.count == 1:
             return after
         moved = {t: after[t] - before[t] for t in after if t.is_floating_point}
         self.ranks.average(list(moved.values()))
         return after | {t: before[t] + moved[t] for t in moved}
-
-    @torch.no_grad()
-    def _average_weights(self, bad: Tensor) -> None:
-        """θ̄ ← dθ̄ + (1 − d)θ after a step that was taken.
-
-        Without averaging, θ̄ is left alone and θ is the model.
-        """
-        if not self.recipe.ema:
-            return
-        share = torch.where(bad, 0.0, 1 - self._inputs.decay)
-        values = self.model.state_dict()
-        floats = [name for name, value in values.items() if value.is_floating_point()]
-        average = [self.average[name] for name in floats]
-        torch._foreach_mul_(average, 1 - share)
-        torch._foreach_add_(average, torch._foreach_mul([values[name] for name in floats], share))
-        for name in values.keys() - floats:
-            self.average[name].copy_(values[name])
 
     def close_epoch(self) -> Metrics:
         """The epoch's metrics; this waits for the device."""
@@ -281,13 +251,13 @@ class Trainer:
             "skipped_steps": skipped,
         }
         if self.recipe.drop_epoch:
-            metrics["dropped_images"] = int((self.odds == 0).sum())
+            metrics["dropped_images"] = int((self.draw_weights == 0).sum())
         self.loss_sum.zero_()
         self.skipped.zero_()
         return metrics
 
     def _check_finite(self, skipped: int) -> None:
-        """Refuse to go on where hardly a step was taken, or to weights that are none."""
+        """Refuse to go on if half of the steps were skipped, or if a weight is not finite."""
         steps, epoch = self.steps_per_epoch, self.epoch
         if 2 * skipped >= steps:
             raise Mistake(
@@ -306,7 +276,7 @@ class Trainer:
         return self.average if self.recipe.ema else self.model.state_dict()
 
     def averaged_model(self) -> nn.Module:
-        """The network that `weights` make."""
+        """The network with `weights`."""
         if not self.recipe.ema:
             return self.model
         model = copy.deepcopy(self.model)
@@ -318,7 +288,7 @@ class Trainer:
         tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
         tensors |= {f"momentum.{name}": t for name, t in self._momentum().items()}
         tensors |= {f"average.{name}": t for name, t in self.average.items() if self.recipe.ema}
-        tensors |= {"odds": self.odds} if self.recipe.drop_epoch else {}
+        tensors |= {"odds": self.draw_weights} if self.recipe.drop_epoch else {}
         tensors |= {"loss_sum": self.loss_sum, "skipped": self.skipped}
         return tensors, {"step": self.step}
 
@@ -329,7 +299,7 @@ class Trainer:
             buffer.copy_(tensors[f"momentum.{name}"])
         for name, value in _under("average.", tensors).items():
             self.average[name].copy_(value)
-        self.odds.copy_(tensors.get("odds", self.odds))
+        self.draw_weights.copy_(tensors.get("odds", self.draw_weights))
         self.loss_sum.copy_(tensors["loss_sum"])
         self.skipped.copy_(tensors["skipped"])
         self.step = state["step"]
@@ -342,34 +312,5 @@ class Trainer:
         }
 
 
-def _part_of_batch(recipe: TrainRecipe, ranks: Ranks) -> int:
-    """The images of a step that this process takes."""
-    if recipe.batch % ranks.count:
-        raise Mistake(
-            f"batch must be a multiple of the {ranks.count} processes, got {recipe.batch}"
-        )
-    return recipe.batch // ranks.count
-
-
 def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What distinguishes one step from another, on the device and always in the same place."""
-
-    rows: Tensor  # (batch,): which images
-    offsets: Tensor  # (batch, 2): where to crop them
-    flips: Tensor  # (batch,)
-    lr: Tensor
-    lam: Tensor
-    decay: Tensor  # of the average
-    uniform: dict[int, Tensor]  # the random numbers of an objective, by their count
-
-
-def _inputs(size: int, device: torch.device) -> Inputs:
-    rows = torch.zeros(size, dtype=torch.int64, device=device)
-    offsets = torch.zeros((size, 2), dtype=torch.int64, device=device)
-    lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
-    return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})
