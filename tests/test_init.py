@@ -19,6 +19,12 @@ def test_every_public_name_resolves() -> None:
     assert callable(macer.certify) and issubclass(macer.Mistake, ValueError)
 
 
+def test_a_recipe_is_made_with_a_loss_and_its_settings() -> None:
+    recipe = macer.TrainRecipe(loss=macer.Loss("macer", lam=4.0))
+    assert recipe.loss.name == "macer"
+    assert recipe.to_dict()["loss"] == {"name": "macer", "lam": 4.0}
+
+
 def test_import_does_not_wait_for_torch() -> None:
     code = "import macer, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,11 +1,22 @@
-"""The README's map from the paper to the code names files and functions that exist."""
+"""README and guide: their files and functions exist, commands parse, and recipes load."""
 
+import ast
 import re
+import shlex
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
+from macer.cli.app import command_line
+from macer.cli.loss_flags import train_command
+from macer.losses import LOSSES, completed
+from macer.recipes import TrainRecipe
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
 PAPER_MAP = README.split("## From the paper to the code")[1].split("Symbols,")[0]
 
 
@@ -43,3 +54,49 @@ def test_the_layout_lists_every_package():
     packages = [path.name for path in (ROOT / "src/macer").iterdir() if path.is_dir()]
     listed = re.findall(r"^  (\w+)/", layout, flags=re.MULTILINE)
     assert sorted(listed) == sorted(name for name in packages if name != "__pycache__")
+
+
+def test_the_layout_says_of_each_package_what_its_docstring_says():
+    layout = README.split("## Layout")[1].split("```")[1]
+    for name, purpose in re.findall(r"^  (\w+)/ +(.*)$", layout, flags=re.MULTILINE):
+        init = ROOT / "src/macer" / name / "__init__.py"
+        if init.exists():  # assets/ is no package of Python
+            docstring = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
+            assert f"{purpose}.".lower() == docstring.split("\n")[0].lower(), name
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    """The blocks of a page that are marked as of a kind, or not marked."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [text for marked, text in found if marked == kind]
+
+
+def commands() -> list[str]:
+    """Every command of README and guide, without its comment; own-loss.md has a test of its own."""
+    pages = [page for page in PAGES if page.name != "own-loss.md"]
+    lines = [line for page in pages for text in blocks(page, "") for line in text.splitlines()]
+    parts = [part.strip() for line in lines for part in line.split(" #")[0].split(" ; ")]
+    return [part for part in parts if re.match(r"(torchrun .*-- )?macer \w", part)]
+
+
+def test_commands_are_found():
+    assert len(commands()) >= 40
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(commands()))
+def test_every_command_parses(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [recipe] = blocks(ROOT / "docs/guide/review.md", "toml")
+    Path("parts.toml").write_text(recipe, "utf-8")
+    words = shlex.split(command.split("macer ", 1)[1])
+    app = command_line(train_command(words[1:]) if words[0] == "train" else None)
+    app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_recipe_of_a_page_is_one(page):
+    for text in blocks(page, "toml"):
+        recipe = TrainRecipe(**tomllib.loads(text))
+        assert len(recipe.loss) > 0
+        if recipe.loss.name in LOSSES:
+            completed(recipe)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from macer.errors import Mistake
     from macer.losses import macer_loss
     from macer.models.inference import for_inference
-    from macer.recipes import CertifyRecipe, TrainRecipe
+    from macer.recipes import CertifyRecipe, Loss, TrainRecipe
     from macer.runs.run import load_model
     from macer.smoothing.radius import certified_radius
     from macer.training.loop import train
@@ -33,6 +33,7 @@ __all__ = [
     "Certificate",
     "CertifyRecipe",
     "Kind",
+    "Loss",
     "Mistake",
     "Smooth",
     "TrainRecipe",
@@ -59,7 +60,7 @@ _MODULES = {
     "losses": "macer_loss",
     "errors": "Mistake",
     "smoothing.radius": "certified_radius",
-    "recipes": "CertifyRecipe TrainRecipe",
+    "recipes": "CertifyRecipe Loss TrainRecipe",
     "runs.run": "load_model",
     "certification.smooth": "Smooth",
     "training.loop": "train",

@@ -1,4 +1,4 @@
-"""Algorithm 1 and its rivals: a name is a loss in LOSSES, with one value per image."""
+"""Algorithm 1 and nine other losses, one file each; LOSSES has them by their names."""
 
 from collections.abc import Collection
 from dataclasses import replace

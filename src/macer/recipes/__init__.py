@@ -1,4 +1,4 @@
-"""Recipes: the one source of every setting's default, type, help text and flag; schedules."""
+"""Recipes: every field's default, type, range, help text and flag; named ones; schedules."""
 
 from macer.recipes.fields import MOST_VOTES, CertifyRecipe, Natural, TrainRecipe, Whole, check_seed
 from macer.recipes.loss import Loss
