@@ -169,6 +169,9 @@ def test_recipes_differ_in_the_fields_that_differ():
     assert differing(one, one) == {}
     other = TrainRecipe(epochs=7, lr_decays=(2, 3))
     assert differing(one, other) == {"epochs": (5, 7), "lr_decays": ((1,), (2, 3))}
+    gaussian = TrainRecipe(epochs=5, lr_decays=(1,), loss="gaussian")
+    assert differing(one, gaussian) == {"loss": ("macer", "gaussian")}
+    assert differing(one, one.changed(lam=3)) == {"lam": (12.0, 3.0)}
 
 
 def test_only_some_rows():

@@ -302,6 +302,9 @@ def test_a_damaged_manifest_is_a_remark_of_its_row(tmp_path, tiny_data):
     manifest = Run(folder).read_manifest()
     Run(folder).write_manifest(manifest | {"speed": None})
     assert found(item, tmp_path)[0].speed == {}
+    manifest["recipe"]["loss"]["lam"] = "x"
+    Run(folder).write_manifest(manifest)
+    assert found(item, tmp_path)[0].remark == "lam must be a number, got 'x'"
     Run(folder).manifest.write_text("{")
     torn, whole = found(item, tmp_path)
     assert torn.log is None and "must be a manifest in JSON" in torn.remark

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from macer.data.selection import Images
 from macer.errors import Mistake
 from macer.losses import completed, load_recipe
-from macer.recipes import CertifyRecipe, TrainRecipe, run_name
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe, run_name
 from macer.system.user_code import nearest
 
 PUBLISHED = files("macer") / "assets" / "paper"
@@ -141,12 +141,17 @@ def _part(share: float, epochs: int) -> int:
 
 
 def differing(recipe: TrainRecipe, other: TrainRecipe) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two recipes differ, each with both values."""
-    one, two = completed(recipe).flat(), completed(other).flat()
-    names = dict.fromkeys([*one, *two])
-    return {
-        name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)
-    }
+    """The fields in which two recipes differ, each with both values.
+
+    The settings of different losses are not compared. They are not completed either, because a
+    recipe that was read from a run may name code, which must not be imported.
+    """
+    if recipe.loss.name == other.loss.name:
+        recipe, other = completed(recipe), completed(other)
+    else:
+        recipe, other = (replace(each, loss=Loss(each.loss.name)) for each in (recipe, other))
+    own, others = recipe.flat(), other.flat()
+    return {name: (own[name], others[name]) for name in own if own[name] != others[name]}
 
 
 def commands(

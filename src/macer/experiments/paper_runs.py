@@ -55,9 +55,10 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
+        differences = _differences(ours, recipe)
     except Mistake as mistake:
         return Reproduction(row, remark=str(mistake))
-    return Reproduction(row, log, logs, ours.epochs, speed, _differences(ours, recipe))
+    return Reproduction(row, log, logs, ours.epochs, speed, differences)
 
 
 def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
