@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from desk import from_command_line
 
-from macer.cli.app import command_line, main
-from macer.cli.loss_flags import train_command
+from macer.cli.app import main
 from macer.errors import Mistake
 from macer.losses import LOSSES, completed
 from macer.losses.objective import settings_of
@@ -80,15 +80,6 @@ METHODS = {
         "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4), "reweight_every": (10, 10, 10),
     },
 }  # fmt: skip
-
-
-def from_command_line(*arguments):
-    """The recipe that `macer train` would be given."""
-    commands = command_line(train_command(arguments))
-    _, bound, _ = commands.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
-    bound.apply_defaults()
-    given = bound.arguments
-    return replace(given["fields"], loss=Loss(given["loss"], **vars(given["settings"])))
 
 
 def refused(capsys, *arguments):
