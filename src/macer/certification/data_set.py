@@ -123,7 +123,7 @@ def certify_data_set(
         asked: all images that the journals are to have, which they state; `indices` by default.
     """
     header, target = certification.headers[0], certification.model.target
-    check_place(folder, target.weights_sha256, header.split, own=target.file)
+    check_out(folder, target.weights_sha256, header.split, own=target.file)
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         _note_what_is_known(journals, len(indices), len(todo))
@@ -191,7 +191,7 @@ def _certified_block(
     ]
 
 
-def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
+def check_out(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
     """Refuse a run's folder for certificates of another model, or of training images.
 
     Args:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.losses import completed, load_recipe
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, run_name
@@ -109,12 +109,12 @@ def only(item: Item, text: str | None) -> Item:
     return replace(item, rows=rows)
 
 
-ImagesOf = Callable[[str], Images]  # by data set
+ImagesOf = Callable[[str], Selection]  # by data set
 
 
-def images_of(dataset: str) -> Images:
+def papers_images(dataset: str) -> Selection:
     """The paper's 500 images: 500…999 in the authors' code, which has none for ImageNet."""
-    return Images(0, None, 100) if dataset == "imagenet" else Images(500, 1000, 1)
+    return Selection(0, None, 100) if dataset == "imagenet" else Selection(500, 1000, 1)
 
 
 def check_share(share: float) -> None:
@@ -158,7 +158,7 @@ def commands(
     row: Row,
     recipe: TrainRecipe,
     folder: str,
-    images: Images,
+    images: Selection,
     settings: CertifyRecipe,
     *,
     soft_betas: tuple[float, ...] = (),
@@ -167,7 +167,7 @@ def commands(
     """The commands that train and certify this row by a recipe, which may be shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
     training = _flags(recipe.flat(), _recipe(row.recipe).flat())
-    certifying = _flags(asdict(images), asdict(Images()))
+    certifying = _flags(asdict(images), asdict(Selection()))
     certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
     certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
     return [

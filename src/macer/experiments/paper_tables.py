@@ -9,8 +9,7 @@ from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.report.curves import conditions
 from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.report.tables import Row as Scores
-from macer.report.tables import radius_text, setting, tabulate, with_error
+from macer.report.tables import ScoreRow, radius_text, setting, tabulate, with_error
 from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with
@@ -129,7 +128,7 @@ class Model:
     dataset: str
     sigma: float
     published: Published
-    scores: Scores | None  # of the certificates here
+    scores: ScoreRow | None  # of the certificates here
     epochs: int | None  # of the training here
     seconds: float | None
     remark: str

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
 from macer.system.files import opened
@@ -136,7 +136,7 @@ def _elsewhere(path: Path) -> str:
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
-def select(log: CertificateLog, images: Images) -> CertificateLog:
+def select(log: CertificateLog, images: Selection) -> CertificateLog:
     """The log with these images alone; at least one must be there."""
     kept = images.holds(log.idx)
     if not kept.any():
