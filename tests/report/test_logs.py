@@ -7,7 +7,7 @@ import pytest
 
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.logs import CertificateLog, _seconds, describe_images, read_log, select
+from macer.report.logs import CertificateLog, clock_seconds, describe_images, read_log, select
 
 DATA = Path(__file__).parents[1] / "support/logs"
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime"
@@ -68,7 +68,7 @@ def test_time_is_seconds_or_a_clock(tmp_path: Path, time: str) -> None:
     [("8.59", 8.59), ("0:00:08.5", 8.5), ("1:02:03", 3723), ("2 days, 1:00:01", 176_401)],
 )
 def test_a_clock_counts_seconds(text: str, seconds: float) -> None:
-    assert _seconds(text) == seconds
+    assert clock_seconds(text) == seconds
 
 
 def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def certify_data_set(
             bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
         ):
             size = 50 * max(header.rows, CHUNK) // certification.usual_samples
-            for block in _blocks(todo, size):
+            for block in blocks_of(todo, size):
                 for journal, records in zip(
                     journals, _certified_block(certification, block, advance), strict=True
                 ):
@@ -284,7 +284,7 @@ def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> No
         note(f"{asked - todo} of {asked} images are certified already")
 
 
-def _blocks(todo: Sequence[int], size: int) -> Iterator[list[int]]:
+def blocks_of(todo: Sequence[int], size: int) -> Iterator[list[int]]:
     """The images to certify together; a block is on the disk before the next one begins."""
     size = max(size, 1)
     for start in range(0, len(todo), size):

@@ -51,7 +51,7 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         if log.split is not None:
             raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
         soft = [soft_folder(folder, beta) for beta in soft_betas]
-        logs = tuple(select(read_log(one), chosen) for one in soft if one.is_dir())
+        logs = tuple(select(read_log(place), chosen) for place in soft if place.is_dir())
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
@@ -90,23 +90,23 @@ _SETTINGS = {
 }
 
 
-def _settings(item: Item, found: Sequence[Reproduction]) -> Cells:
+def _settings(item: Item, entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
     lines = []
-    for one in found:
-        recipe = one.row.train_recipe()
-        told, values = _told(recipe), recipe.flat()
-        settings = [setting(values[name]) if name in told else "" for name in _SETTINGS]
-        line = [one.row.name, _sigma(one.row), one.row.recipe, *settings]
-        lines.append([*line, f"{recipe.epochs}", one.row.run()])
+    for entry in entries:
+        row, recipe = entry.row, entry.row.train_recipe()
+        values = _effective(recipe)
+        settings = [setting(values[name]) if name in values else "" for name in _SETTINGS]
+        line = [row.name, _sigma(row), row.recipe, *settings]
+        lines.append([*line, f"{recipe.epochs}", row.run()])
     return header, lines
 
 
-def _told(recipe: TrainRecipe) -> tuple[str, ...]:
-    """The settings that mean something for a recipe."""
-    if recipe.loss.name == "smoothadv":
-        return ("k", "attack", "steps", "epsilon")
-    return ("k", "lam", "lam_schedule", "gamma", "beta") if recipe.loss.get("lam") else ("k", "lam")
+def _effective(recipe: TrainRecipe) -> dict[str, Any]:
+    """The fields and settings that have an effect; with λ = 0 the robustness term has none."""
+    without_term = ("lam_schedule", "gamma", "beta")
+    idle = () if recipe.loss.get("lam") else without_term
+    return {name: value for name, value in recipe.flat().items() if name not in idle}
 
 
 def _sigma(row: Row) -> str:
