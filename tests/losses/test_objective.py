@@ -1,5 +1,6 @@
 """A loss's settings, as its function declares them, and what may be given for them."""
 
+import math
 import sys
 from typing import Any
 
@@ -52,6 +53,11 @@ def test_a_setting_of_several_types_is_taken_as_it_is(own):
     assert checked(Loss("a", tau=2.5), loss) == Loss("a", tau=2.5, name_of=None)
 
 
+def test_a_setting_is_typed_by_its_loss():
+    assert completed(TrainRecipe(loss=Loss("macer", lam=3))).loss["lam"] == 3.0
+    assert type(completed(TrainRecipe(loss=Loss("macer", lam=3))).loss["lam"]) is float
+
+
 # refusal
 
 
@@ -82,6 +88,51 @@ def test_a_function_without_a_signature_is_refused():
         completed(TrainRecipe(loss="torch:relu"))
 
 
-def test_a_setting_is_typed_by_its_loss():
-    assert completed(TrainRecipe(loss=Loss("macer", lam=3))).loss["lam"] == 3.0
-    assert type(completed(TrainRecipe(loss=Loss("macer", lam=3))).loss["lam"]) is float
+@pytest.mark.parametrize(
+    ("loss", "setting", "value", "requirement"),
+    [
+        ("consistency", "eta", -1.0, "at least 0"),
+        ("macer-consistency", "consistency", math.nan, "at least 0"),
+        ("smoothadv", "epsilon", math.inf, "at least 0"),
+        ("smoothadv", "epsilon_ramp", -1, "at least 0"),
+        ("smoothadv", "steps", -1, "at least 0"),
+        ("smoothadv", "step_size", 0.0, "> 0"),
+        ("smoothmix", "step_size", -1.0, "> 0"),
+        ("sun", "attack_epoch", -1, "at least 0"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(loss, setting, value, requirement):
+    with pytest.raises(Mistake) as refusal:
+        completed(TrainRecipe(loss=Loss(loss, **{setting: value})))
+    assert str(refusal.value) == f"{setting} must be {requirement}, got {value}"
+
+
+@pytest.mark.parametrize(
+    ("loss", "setting", "value", "message"),
+    [
+        ("macer", "eta", 3.0, "the loss macer has no setting 'eta', did you mean 'beta'?; its "
+         "settings are lam, gamma, beta, cross_entropy"),
+        ("gaussian", "lam", 0.0, "the loss gaussian has no setting 'lam'; it has no settings"),
+        ("macer", "lam", "12", "lam must be a number, got '12'"),
+        ("macer", "cross_entropy", "both", "cross_entropy must be one of smoothed, copies, got "
+         "'both'"),
+        ("smoothadv", "steps", 4.5, "steps must be a whole number, got 4.5"),
+        ("smoothadv", "steps", 10**9, "steps must be at most 10,000, got 1000000000"),
+        ("smoothadv", "epsilon_ramp", 2**63, "epsilon_ramp must be below 2⁶³, got "
+         "9223372036854775808"),
+        ("smoothadv", "step_size", "x", "step_size must be a number, got 'x'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_refused(loss, setting, value, message):
+    with pytest.raises(Mistake) as refusal:
+        completed(TrainRecipe(loss=Loss(loss, **{setting: value})))
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("loss", ["gaussian", "smoothadv"])
+def test_a_schedule_of_lam_without_lam_is_refused(loss):
+    with pytest.raises(Mistake) as refusal:
+        completed(TrainRecipe(loss=loss, lam_schedule="ramp"))
+    assert str(refusal.value) == (
+        f"lam_schedule must be constant with the loss {loss}, which has no setting lam, got ramp"
+    )
