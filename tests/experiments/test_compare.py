@@ -16,7 +16,7 @@ from macer.errors import Mistake
 from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
 from macer.losses import LOSSES
-from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, recipe_names
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
 from macer.report.logs import CertificateLog, read_log
 from macer.report.scores import average_certified_radius, paired_difference, standard_error
 from macer.report.tables import with_error
@@ -308,6 +308,13 @@ def test_recipes_of_two_data_sets_are_refused(tmp_path):
     recipes = {"a": tiny_recipe(), "b": tiny_recipe(dataset="mnist")}
     with pytest.raises(Mistake, match="recipes must be of one data set, got mnist, tiny"):
         compared(tmp_path, recipes)
+
+
+def test_a_wrong_setting_of_the_last_recipe_is_refused_before_any_training(tmp_path, tiny_data):
+    wrong = replace(tiny_recipe(), loss=Loss("macer", lam="much"))
+    with pytest.raises(Mistake, match=r"^lam must be a number, got 'much'$"):
+        compared(tmp_path / "out", {"a": tiny_recipe(), "b": wrong})
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

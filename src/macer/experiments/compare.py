@@ -14,6 +14,7 @@ from macer.certification.target import trained_target
 from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
+from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
@@ -89,7 +90,7 @@ def compare(
         raise Mistake(f"out must be a folder, got the file {out}")
     dataset = _common_dataset(recipes)
     recipes = {
-        name: replace(recipe, held_out=max(recipe.held_out, held_out))
+        name: completed(replace(recipe, held_out=max(recipe.held_out, held_out)))
         for name, recipe in recipes.items()
     }
     for recipe in recipes.values():
