@@ -184,7 +184,7 @@ ENTRIES: Mapping[str, Check] = {
     "precision": _one_of("fp32", "bf16"),
 }
 
-# What two headers must have in common, first that which explains other differences. The version
+# What two headers must have in common; what explains other differences comes first. The version
 # and the format say how a journal was begun, and decide nothing about its certificates.
 _BINDING = (
     "split",

@@ -65,7 +65,7 @@ def train_command(given: Sequence[str]) -> App:
 
 @contextmanager
 def _naming(recipe: str | None) -> Iterator[None]:
-    """Say of a mistake in a file which file it is."""
+    """Name the recipe in the message of a mistake in its file."""
     try:
         yield
     except Mistake as mistake:
@@ -84,7 +84,7 @@ def _loss(words: Words, of_file: Loss) -> Loss:
 
 
 def _read(given: Sequence[str]) -> Words:
-    """Tell flags, their values and the recipe apart, before it is known which flags there are."""
+    """Separate flags, their values and the recipe, before the settings of the loss are known."""
     plain: list[str] = []
     flags: dict[str, list[str]] = {}
     rest = iter(given)

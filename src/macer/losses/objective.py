@@ -35,14 +35,14 @@ class Objective(NamedTuple):
     phase: Callable[[float, Settings], Hashable] = _one_phase
 
 
-class SettingOf(NamedTuple):
+class Setting(NamedTuple):
     """One setting of a loss, as its function declares it."""
 
     hint: Any  # its type, which may have a range
     default: Any
 
 
-def settings_of(loss: Callable[..., Any], name: str) -> dict[str, SettingOf]:
+def settings_of(loss: Callable[..., Any], name: str) -> dict[str, Setting]:
     """The settings of a loss, in the order of its keyword-only arguments.
 
     Args:
@@ -57,7 +57,7 @@ def settings_of(loss: Callable[..., Any], name: str) -> dict[str, SettingOf]:
         _check_setting(argument, name)
     hints = _hints(loss, arguments, name)
     return {
-        argument.name: SettingOf(hints.get(argument.name, type(argument.default)), argument.default)
+        argument.name: Setting(hints.get(argument.name, type(argument.default)), argument.default)
         for argument in arguments
     }
 

@@ -1,7 +1,7 @@
 """Recipes: the single source of every setting's default, type, help text and flag.
 
-A recipe is a frozen dataclass; its named instances are the TOML files under recipes/, which a user
-can copy and edit. It is saved whole in the run it made.
+A recipe is a frozen dataclass. Its named instances are the TOML files under assets/recipes/, which
+a user can copy and edit. It is saved whole in the run it made.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def _require(name: str, ok: bool, requirement: str, value: object) -> None:
 
 MACER = Loss("macer")
 _MOST_SAMPLES = 2**31  # in a step
-MOST_VOTES = 10**12  # of an image
+MOST_VOTES = 10**12  # for each image
 
 _BY_NAME = "a recipe is written into files: name it as package.module:function"
 _BY_FILE = "a recipe is written into files: name a run folder, a model file or zoo:NAME"
@@ -184,7 +184,7 @@ class CertifyRecipe:
     radius: float | None = None
     "Certify this radius only, and stop sampling once it is decided; hard votes."
     exact: bool = True
-    "Integer noise, for which certificates hold in floating point too; 8-bit images only."
+    "Integer noise: certificates then hold in floating point too; 8-bit images only."
     row_by_row: bool = False
     "Show the network one noisy image at a time, if its rows depend on one another; slow."
     seed: Seed = 0
