@@ -12,7 +12,7 @@ from journals import rewrite
 from scipy.stats import hypergeom
 
 from macer.audit.verify import enough, power
-from macer.certification.journal import _line, read_journal
+from macer.certification.journal import journal_line, read_journal
 from macer.cli.app import main
 from macer.data.sets import load
 
@@ -214,9 +214,9 @@ def test_an_older_journal_is_verified_for_what_it_has(desk, capsys):
     path = desk / "clopper-pearson" / "certificates.journal"
     later = ("format", "outputs", "cpu", "family", "row_by_row")
     header, *rest = [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
-    first = _line(b"", {name: value for name, value in header.items() if name not in later})
+    first = journal_line(b"", {name: value for name, value in header.items() if name not in later})
     digest = first.partition(b" ")[0]
-    path.write_bytes(first + b"".join(_line(digest, line) for line in rest))
+    path.write_bytes(first + b"".join(journal_line(digest, line) for line in rest))
     assert verify() == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
         "model, data, labels and table are those of the journal",

@@ -18,7 +18,7 @@ from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
 from macer.certification.data_set import (
-    _blocks,
+    blocks_of,
     certify_by_recipes,
     plan_certification,
 )
@@ -596,7 +596,7 @@ def test_an_image_takes_its_share_of_its_blocks_time(monkeypatch: pytest.MonkeyP
 def test_a_block_has_an_image_at_least_however_many_samples_it_needs(
     size: int, blocks: list[list[int]] | None
 ) -> None:
-    assert list(_blocks([4, 5, 6], size)) == (blocks or [[4, 5, 6]])
+    assert list(blocks_of([4, 5, 6], size)) == (blocks or [[4, 5, 6]])
 
 
 def test_a_batch_size_below_1_is_refused() -> None:

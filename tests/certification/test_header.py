@@ -8,7 +8,7 @@ from journals import ENTRIES, HEADER
 from macer.certification import journal
 from macer.certification.header import ENTRIES as CHECKS
 from macer.certification.header import OLDER, Header, difference
-from macer.certification.journal import _line, read_journal
+from macer.certification.journal import journal_line, read_journal
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
 from macer.runs.names import JOURNAL
@@ -40,7 +40,7 @@ def test_a_header_that_is_read_and_written_again_is_the_same_line(entries):
 def test_the_journals_that_come_with_macer_are_written_again_as_they_are(folder: Path):
     with (folder / JOURNAL).open("rb") as file:
         first = file.readline()
-    assert _line(b"", read_journal(folder / JOURNAL).header.to_json()) == first
+    assert journal_line(b"", read_journal(folder / JOURNAL).header.to_json()) == first
 
 
 def test_an_entry_that_an_older_header_lacks_is_written_once_it_has_another_value():
@@ -118,7 +118,7 @@ def test_an_entry_that_this_macer_does_not_know_is_refused():
 )
 def test_a_forged_header_is_refused_by_the_name_of_its_entry(tmp_path, entry, value, message):
     path = tmp_path / "certificates.journal"
-    path.write_bytes(_line(b"", ENTRIES | {entry: value}))
+    path.write_bytes(journal_line(b"", ENTRIES | {entry: value}))
     with pytest.raises(Mistake, match=f"must have a header that this macer knows: {message}"):
         read_journal(path)
 
@@ -134,6 +134,8 @@ def test_a_header_that_is_none_is_refused(tmp_path, body):
 @pytest.mark.parametrize("name", [name for name in ENTRIES if name != "format"])
 def test_a_header_that_lacks_an_entry_is_refused(tmp_path, name):
     path = tmp_path / "certificates.journal"
-    path.write_bytes(_line(b"", {key: value for key, value in ENTRIES.items() if key != name}))
+    path.write_bytes(
+        journal_line(b"", {key: value for key, value in ENTRIES.items() if key != name})
+    )
     with pytest.raises(Mistake, match=f"it must have {name}"):
         read_journal(path)

@@ -14,7 +14,7 @@ from journals import ENTRIES, HEADER, record_of
 from processes import surroundings
 
 from macer.certification import journal
-from macer.certification.journal import Contents, _line, open_journal, read_journal
+from macer.certification.journal import Contents, journal_line, open_journal, read_journal
 from macer.certification.record import Record
 from macer.errors import Mistake, Stopped
 from macer.system.signals import sigterm_raises
@@ -347,9 +347,9 @@ def test_an_older_journal_is_continued_as_it_is(tmp_path):
     path = tmp_path / "certificates.journal"
     later = ("format", "family", "row_by_row", "cpu", "outputs")
     older = {name: value for name, value in ENTRIES.items() if name not in later}
-    first = _line(b"", older)
+    first = journal_line(b"", older)
     digest = first.partition(b" ")[0]
-    path.write_bytes(first + _line(digest, record_of(0).to_json()))
+    path.write_bytes(first + journal_line(digest, record_of(0).to_json()))
     newer = replace(HEADER, macer="9", cpu="AVX2", family=None, outputs=[[1.0]])
     with open_journal(path, newer, range(3)) as writer:
         assert writer.contents.scope == ((0, 3, 1),)

@@ -1,7 +1,7 @@
 import pytest
 from journals import ENTRIES, record_of
 
-from macer.certification.journal import _line, read_journal
+from macer.certification.journal import journal_line, read_journal
 from macer.errors import Mistake
 
 
@@ -17,10 +17,10 @@ from macer.errors import Mistake
 )  # fmt: skip
 def test_a_forged_certificate_is_refused_in_one_line(tmp_path, change):
     path = tmp_path / "certificates.journal"
-    first = _line(b"", ENTRIES)
+    first = journal_line(b"", ENTRIES)
     content = record_of(0).to_json() | {"line": 1}
     content = {"line": 1, **content}
     content["certificate"] = content["certificate"] | change
-    path.write_bytes(first + _line(first.partition(b" ")[0], content))
+    path.write_bytes(first + journal_line(first.partition(b" ")[0], content))
     with pytest.raises(Mistake, match="must hold records that this macer knows: image 0: "):
         read_journal(path).records[0]

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 
 
 @given(st.integers(0, 30), st.none() | st.integers(0, 30), st.integers(1, 9))
 def test_the_numbers_among_a_data_set_are_those_that_are_held(start, stop, skip):
-    images, numbers = Images(start, stop, skip), np.arange(30)
+    images, numbers = Selection(start, stop, skip), np.arange(30)
     held = numbers[images.holds(numbers)].tolist()
     if held:
         assert images.among(30) == held
@@ -19,19 +19,19 @@ def test_the_numbers_among_a_data_set_are_those_that_are_held(start, stop, skip)
 
 
 def test_images_are_chosen_as_the_field_counts_them() -> None:
-    assert Images(1, None, 3).among(10) == [3, 6, 9]
-    assert Images(0, 4, 1).among(10) == [0, 1, 2, 3]
-    assert Images(4, 10, 3).among(10) == [6, 9]
-    assert Images(2, None, 2).among(10, first=7) == [8]
-    assert Images(8, None, 1).among(10, first=7) == [8, 9]
+    assert Selection(1, None, 3).among(10) == [3, 6, 9]
+    assert Selection(0, 4, 1).among(10) == [0, 1, 2, 3]
+    assert Selection(4, 10, 3).among(10) == [6, 9]
+    assert Selection(2, None, 2).among(10, first=7) == [8]
+    assert Selection(8, None, 1).among(10, first=7) == [8, 9]
 
 
 def test_images_that_were_trained_on_are_never_chosen() -> None:
-    assert Images().among(100, first=97) == [97, 98, 99]
-    assert Images(98).among(100, first=97) == [98, 99]
+    assert Selection().among(100, first=97) == [97, 98, 99]
+    assert Selection(98).among(100, first=97) == [98, 99]
     message = r"^no image i has 97 ≤ i < 97 and i % 1 = 0; the held-out images are 97…99$"
     with pytest.raises(Mistake, match=message):
-        Images(0, 97).among(100, first=97)
+        Selection(0, 97).among(100, first=97)
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_images_that_were_trained_on_are_never_chosen() -> None:
 )
 def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
     with pytest.raises(Mistake, match=f"^{message}$"):
-        Images(*piece).among(10)
+        Selection(*piece).among(10)

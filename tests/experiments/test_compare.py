@@ -10,13 +10,13 @@ from examples import log_of, random_log
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.cli.app import main
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
 from macer.losses import LOSSES
-from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe, recipe_names
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
 from macer.report.logs import CertificateLog, read_log
 from macer.report.scores import average_certified_radius, paired_difference, standard_error
 from macer.report.tables import with_error
@@ -50,7 +50,7 @@ def compared(
         seeds=seeds,
         settings=CertifyRecipe(n0=10, n=50),
         data=None,
-        images=Images(0, None, 4),
+        images=Selection(0, None, 4),
         device=CPU,
         held_out=held_out,
     )
@@ -241,7 +241,9 @@ def test_of_certificates_that_were_made_before_only_those_asked_for_count(tmp_pa
     compared(tmp_path, recipes, seeds=1)
     run, split = tmp_path / "plain" / "seed-0", tiny_split(seed=1)
     for start, stop, skip, idx in ((5, 33, 8, [8, 16, 24, 32]), (0, 5, 1, [0, 1, 2, 3, 4])):
-        exam = comparison.Examination(split, Images(start, stop, skip), CertifyRecipe(n0=10, n=50))
+        exam = comparison.Examination(
+            split, Selection(start, stop, skip), CertifyRecipe(n0=10, n=50)
+        )
         assert comparison.certified(run, "tiny", exam, CPU).idx.tolist() == idx
 
 
@@ -308,6 +310,13 @@ def test_recipes_of_two_data_sets_are_refused(tmp_path):
         compared(tmp_path, recipes)
 
 
+def test_a_wrong_setting_of_the_last_recipe_is_refused_before_any_training(tmp_path, tiny_data):
+    wrong = replace(tiny_recipe(), loss=Loss("macer", lam="much"))
+    with pytest.raises(Mistake, match=r"^lam must be a number, got 'much'$"):
+        compared(tmp_path / "out", {"a": tiny_recipe(), "b": wrong})
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("recipe", "changes", "message"),
     [
@@ -330,7 +339,7 @@ def test_images_that_are_not_there_are_refused_before_any_training(tmp_path, tin
     with pytest.raises(Mistake, match="stop must be at most the number of images, 64, got 65"):
         compare(
             {"plain": tiny_recipe()}, tmp_path / "out", seeds=1,
-            settings=CertifyRecipe(n0=10, n=50), data=None, images=Images(0, 65), device=CPU,
+            settings=CertifyRecipe(n0=10, n=50), data=None, images=Selection(0, 65), device=CPU,
         )  # fmt: skip
     assert not (tmp_path / "out").exists()
 

@@ -10,14 +10,14 @@ from examples import DATA
 
 from macer.cli.app import app, command_line
 from macer.cli.loss_flags import train_command
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.experiments.paper import (
     commands,
     differing,
-    images_of,
     item_names,
     only,
+    papers_images,
     read_item,
     shortened,
 )
@@ -113,7 +113,7 @@ def test_the_commands_ask_for_what_the_rows_ask_for(name, share):
     for row in item.rows:
         recipe = shortened(row.train_recipe(), share)
         train, certify = commands(
-            row, recipe, "my runs/x", Images(5, 20, 3), settings,
+            row, recipe, "my runs/x", Selection(5, 20, 3), settings,
             soft_betas=item.soft_betas, data="my data",
         )  # fmt: skip
         assert "'my data'" in train and "'my runs/x'" in certify
@@ -139,15 +139,15 @@ def test_the_authors_certificates_give_their_published_row(place, sigma):
     """Their accuracies have two decimals; one image of 500 is .002."""
     item = read_item("table-1")
     row = item.rows[place]
-    log = select(read_log(DATA / f"macer_sigma{sigma}.tsv.gz"), images_of("cifar10"))
+    log = select(read_log(DATA / f"macer_sigma{sigma}.tsv.gz"), papers_images("cifar10"))
     accuracies = certified_accuracy(log, item.radii)
     assert np.abs(accuracies - row.accuracies).max() < 0.0081
     assert average_certified_radius(log) == pytest.approx(row.acr, abs=0.0015)
 
 
 def test_the_papers_images_are_500():
-    assert len(images_of("cifar10").among(10_000)) == 500
-    assert len(images_of("imagenet").among(50_000)) == 500
+    assert len(papers_images("cifar10").among(10_000)) == 500
+    assert len(papers_images("imagenet").among(50_000)) == 500
 
 
 def test_figure_3_is_of_one_sigma_and_a_table_a_panel():
@@ -169,6 +169,9 @@ def test_recipes_differ_in_the_fields_that_differ():
     assert differing(one, one) == {}
     other = TrainRecipe(epochs=7, lr_decays=(2, 3))
     assert differing(one, other) == {"epochs": (5, 7), "lr_decays": ((1,), (2, 3))}
+    gaussian = TrainRecipe(epochs=5, lr_decays=(1,), loss="gaussian")
+    assert differing(one, gaussian) == {"loss": ("macer", "gaussian")}
+    assert differing(one, one.changed(lam=3)) == {"lam": (12.0, 3.0)}
 
 
 def test_only_some_rows():

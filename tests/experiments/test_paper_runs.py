@@ -11,12 +11,12 @@ from examples import DATA, published_logs
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.cli.app import main
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.experiments import paper_figures, paper_tables
 from macer.experiments import paper_runs as reproduction
-from macer.experiments.paper import Item, Row, images_of, item_names, only, read_item
+from macer.experiments.paper import Item, Row, item_names, only, papers_images, read_item
 from macer.experiments.paper_runs import Reproduction, find, reproduce
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report import markup as forms
@@ -25,7 +25,7 @@ from macer.report.scores import average_certified_radius
 from macer.runs.run import Run
 
 CPU = torch.device("cpu")
-FEW = Images(0, 8, 2)
+FEW = Selection(0, 8, 2)
 
 
 class TinyRow(Row):
@@ -56,12 +56,12 @@ def tiny_data(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return loaded
 
 
-def reproduced(item: Item, runs: Path, images: Images = FEW, **changes: object) -> None:
+def reproduced(item: Item, runs: Path, images: Selection = FEW, **changes: object) -> None:
     settings = {"settings": CertifyRecipe(n0=10, n=50), "share": 1.0, "data": None} | changes
     reproduce(item, runs, images=lambda _: images, device=CPU, **settings)
 
 
-def found(item: Item, runs: Path, images: Images = FEW) -> list[Reproduction]:
+def found(item: Item, runs: Path, images: Selection = FEW) -> list[Reproduction]:
     return find(item, runs, lambda _: images)
 
 
@@ -100,9 +100,9 @@ def test_what_is_finished_is_not_done_again_and_more_images_are_added(tmp_path, 
     reproduced(item, tmp_path)
     files = [tmp_path / item.rows[0].run() / name for name in ("metrics.jsonl", "manifest.json")]
     before = [file.read_bytes() for file in files]  # they have the seconds of the training
-    reproduced(item, tmp_path, Images(0, 12, 2))
+    reproduced(item, tmp_path, Selection(0, 12, 2))
     assert [file.read_bytes() for file in files] == before
-    (one,) = found(item, tmp_path, Images(0, 12, 2))
+    (one,) = found(item, tmp_path, Selection(0, 12, 2))
     assert one.log.idx.tolist() == [0, 2, 4, 6, 8, 10]
 
 
@@ -119,10 +119,10 @@ def test_certificates_alone_count_and_are_left_alone(tmp_path, tiny_data):
     folder = with_logs(tmp_path)
     item = only(read_item("table-1"), "paper-cifar10-0.")
     before = sorted(path for path in folder.rglob("*"))
-    reproduced(item, folder, images_of("cifar10"), settings=CertifyRecipe(n=10))
+    reproduced(item, folder, papers_images("cifar10"), settings=CertifyRecipe(n=10))
     assert sorted(path for path in folder.rglob("*")) == before and tiny_data == []
     for one, log in zip(find(item, folder), published_logs(), strict=False):
-        window = select(log, Images(500, 1000))
+        window = select(log, Selection(500, 1000))
         assert average_certified_radius(one.log) == average_certified_radius(window)
         assert one.remark == "certificates alone, without their training"
 
@@ -130,7 +130,7 @@ def test_certificates_alone_count_and_are_left_alone(tmp_path, tiny_data):
 def test_certificates_of_other_images_or_another_sigma_do_not_count(tmp_path):
     folder = with_logs(tmp_path)
     item = only(read_item("table-1"), "paper-cifar10-0.25")
-    (none,) = find(item, folder, lambda _: Images(20_000, 20_001, 1))
+    (none,) = find(item, folder, lambda _: Selection(20_000, 20_001, 1))
     assert none.log is None and none.remark.startswith("no image of paper-cifar10-0.25 is left by")
     table = "idx\tlabel\tpredict\tradius\tcorrect\ttime\tsigma\n500\t1\t1\t0.5\t1\t0\t0.5\n"
     (folder / "paper-cifar10-0.25" / "certificates.tsv").write_text(table)
@@ -153,7 +153,7 @@ def test_the_table_has_the_authors_certificates_below_what_they_published(tmp_pa
 
 def test_rows_of_different_images_or_n_say_which_they_have():
     item = tiny_item()
-    logs = [replace(select(published_logs()[0], Images(0, 20)), n=n) for n in (500, 2000)]
+    logs = [replace(select(published_logs()[0], Selection(0, 20)), n=n) for n in (500, 2000)]
     rows = [Reproduction(row, log) for row, log in zip(item.rows, logs, strict=True)]
     told = paper_tables.notes(item, rows)
     assert "here: images 0…19 (20) · n differs · α not recorded; ± is one standard" in told[1]
@@ -164,7 +164,7 @@ def test_rows_of_different_images_or_n_say_which_they_have():
 def test_times_are_those_of_the_run(tmp_path):
     row = replace(tiny_item().rows[0], epoch_seconds=504.0, epochs=440, hours=61.6)
     item = replace(tiny_item(shows="time"), rows=(row,))
-    log = select(published_logs()[0], Images(0, 20))
+    log = select(published_logs()[0], Selection(0, 20))
     ours = Reproduction(row, log, epochs=4, speed={"seconds": 720.0})
     header, (paper, here) = paper_tables.cells(item, [ours])
     assert header == ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
@@ -278,7 +278,7 @@ def test_the_command_trains_what_is_not_there(tmp_path, monkeypatch, tiny_data, 
 
 def test_a_mistake_in_the_images_or_settings_is_told_before_training(tmp_path, tiny_data):
     for images, settings, line in (
-        (Images(0, 65, 1), {}, "stop must be at most the number of images, 64, got 65"),
+        (Selection(0, 65, 1), {}, "stop must be at most the number of images, 64, got 65"),
         (FEW, {"settings": CertifyRecipe(n=0)}, "n must be "),
         (FEW, {"share": 2.0}, "share must be "),
     ):
@@ -302,6 +302,9 @@ def test_a_damaged_manifest_is_a_remark_of_its_row(tmp_path, tiny_data):
     manifest = Run(folder).read_manifest()
     Run(folder).write_manifest(manifest | {"speed": None})
     assert found(item, tmp_path)[0].speed == {}
+    manifest["recipe"]["loss"]["lam"] = "x"
+    Run(folder).write_manifest(manifest)
+    assert found(item, tmp_path)[0].remark == "lam must be a number, got 'x'"
     Run(folder).manifest.write_text("{")
     torn, whole = found(item, tmp_path)
     assert torn.log is None and "must be a manifest in JSON" in torn.remark

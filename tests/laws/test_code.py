@@ -160,6 +160,42 @@ def test_a_strangers_file_runs_the_code_of_a_module_that_the_user_names(stranger
     assert Path("imported").exists()
 
 
+def change_manifest(run: Path, **changes: object) -> None:
+    Run(run).manifest.write_text(json.dumps(Run(run).read_manifest() | changes))
+
+
+def of_a_strangers_loss(run: Path) -> None:
+    """Let the run's recipe name code."""
+    recipe = Run(run).read_manifest()["recipe"]
+    change_manifest(run, recipe=recipe | {"loss": {"name": "trap:loss"}})
+
+
+def test_a_strangers_run_that_is_continued_by_another_loss_runs_no_code(strangers, capsys):
+    quick = ["--batch", "5000", "--epochs", "1", "--k", "1", "--model", "tiny_models:tiny"]
+    arguments = ["train", "demo", "--dataset", "mnist-sample", *quick, "--out", "trained", *CPU]
+    assert main(arguments) == 0
+    of_a_strangers_loss(Path("trained"))
+    capsys.readouterr()
+    assert main([*arguments, "--resume"]) == 2
+    line = "macer: loss must be trap:loss to resume trained, got macer\n"
+    assert capsys.readouterr().err == line
+    assert not Path("imported").exists()
+
+
+def test_a_strangers_run_among_those_of_the_paper_runs_no_code(strangers, capsys):
+    recipe = named_recipe("paper/cifar10-0.25")
+    run = open_run(Path("runs/paper-cifar10-0.25"), recipe, "data", resume=False)
+    of_a_strangers_loss(run.folder)
+    table = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n500\t1\t1\t0.5\t1\t0\n"
+    (run.folder / "certificates.tsv").write_text(table)
+    assert main(["paper", "table-1", "--only", "cifar10-0.25", "--runs", "runs"]) == 0
+    assert "paper-cifar10-0.25: loss trap:loss for macer." in capsys.readouterr().out
+    settings = ["--train", *CPU]
+    assert main(["paper", "table-1", "--only", "cifar10-0.25", "--runs", "runs", *settings]) == 2
+    assert "got loss macer for trap:loss; give the same --share" in capsys.readouterr().err
+    assert not Path("imported").exists()
+
+
 @pytest.mark.parametrize("name", ["os:abort", "code:interact", "trap:exit", "this:d", "a.b.c:d"])
 @pytest.mark.parametrize("command", ["certify", "predict", "export", "train"])
 def test_any_module_is_refused_unless_it_is_named(strangers, capsys, name, command):
@@ -250,10 +286,6 @@ def test_own_code_comes_from_its_own_folder_not_from_the_current_one(desk, monke
         f"no module 'trap' in {desk.resolve()}, where it was; put it there, or add --code trap"
     )
     assert message in capsys.readouterr().err
-
-
-def change_manifest(run: Path, **changes: object) -> None:
-    Run(run).manifest.write_text(json.dumps(Run(run).read_manifest() | changes))
 
 
 SEALS = {

@@ -29,7 +29,7 @@ from macer.audit.verify import (
     resample,
 )
 from macer.certification.conclusions import conclude
-from macer.certification.journal import Contents, _line, read_journal
+from macer.certification.journal import Contents, journal_line, read_journal
 from macer.certification.table import write_table
 from macer.certification.target import find_target
 from macer.cli.app import main
@@ -69,11 +69,11 @@ class Desk:
     def write(self, lines: list[dict], *, numbered: bool = True) -> None:
         """Write lines with right checksums, and the table that they give."""
         header, *rest = lines
-        first = _line(b"", header)
+        first = journal_line(b"", header)
         digest = first.partition(b" ")[0]
         if numbered:
             rest = [{"line": 0} | line | {"line": i} for i, line in enumerate(rest, start=1)]
-        self.path.write_bytes(first + b"".join(_line(digest, line) for line in rest))
+        self.path.write_bytes(first + b"".join(journal_line(digest, line) for line in rest))
         with suppress(Mistake):  # a forgery that is found when it is read
             write_table(read_journal(self.path), self.folder / "certificates.tsv")
 
@@ -284,7 +284,9 @@ def test_another_order_of_the_lines_is_found_without_a_sample(desk):
 def test_a_record_of_a_journal_with_another_header_is_found(desk):
     """Copied as it is, its checksum does not fit; written anew, its counts do not."""
     header, _, *records = desk.lines()
-    other = _line(_line(b"", header | {"n": 999}).partition(b" ")[0], records[0] | {"line": 18})
+    other = journal_line(
+        journal_line(b"", header | {"n": 999}).partition(b" ")[0], records[0] | {"line": 18}
+    )
     desk.path.write_bytes(desk.honest + other)
     with pytest.raises(AuditFailed, match="1 records of the journal are damaged"):
         desk.audit()
@@ -363,9 +365,9 @@ def strange(lines: list[dict], draw: random.Random) -> bytes:
         if isinstance(certificate, dict) and draw.random() < 0.5:
             line = certificate
         line[draw.choice([*line, *(later if line is lines[0] else [])])] = draw.choice(STRANGE)
-    first = _line(b"", lines[0])
+    first = journal_line(b"", lines[0])
     digest = first.partition(b" ")[0]
-    return first + b"".join(_line(digest, line) for line in lines[1:])
+    return first + b"".join(journal_line(digest, line) for line in lines[1:])
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from examples import log_of, random_log
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.report.curves import conditions, draw, plot
 from macer.report.logs import select
@@ -20,7 +20,7 @@ from macer.report.scores import curve
 def test_conditions_tell_what_the_logs_share() -> None:
     log = replace(random_log(0), n=100_000)
     assert conditions([log, log]) == "images 0…199 (200) · n = 100,000 · α not recorded"
-    other = replace(select(log, Images(3)), n=None, alpha=0.5)
+    other = replace(select(log, Selection(3)), n=None, alpha=0.5)
     assert conditions([log, other]) == "images differ · n differs · α differs"
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.logs import CertificateLog, _seconds, describe_images, read_log, select
+from macer.report.logs import CertificateLog, clock_seconds, describe_images, read_log, select
 
 DATA = Path(__file__).parents[1] / "support/logs"
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime"
@@ -68,7 +68,7 @@ def test_time_is_seconds_or_a_clock(tmp_path: Path, time: str) -> None:
     [("8.59", 8.59), ("0:00:08.5", 8.5), ("1:02:03", 3723), ("2 days, 1:00:01", 176_401)],
 )
 def test_a_clock_counts_seconds(text: str, seconds: float) -> None:
-    assert _seconds(text) == seconds
+    assert clock_seconds(text) == seconds
 
 
 def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_images_of_which_samples_were_drawn_were_estimated(tmp_path: Path) -> No
     rows = ("0\t1\t1\t0.2\t1\t0\t100", "1\t1\t-1\t0.0\t0\t0\t0", "2\t1\t-1\t0.0\t0\t0\t1")
     log = read_log(write(tmp_path / "a.tsv", *rows, header=f"{HEADER}\tdrawn"))
     assert log.estimated is not None and log.estimated.tolist() == [True, False, True]
-    kept = select(log, Images(1)).estimated
+    kept = select(log, Selection(1)).estimated
     assert kept is not None and kept.tolist() == [False, True]
 
 
@@ -126,9 +126,9 @@ def test_a_log_is_named_after_its_file(tmp_path: Path, file: str, name: str) -> 
 
 def test_selection_keeps_start_to_stop_and_multiples_of_skip() -> None:
     log = log_of(list(range(3, 100)))
-    assert select(log, Images(10, 31, 10)).idx.tolist() == [10, 20, 30]
-    assert select(log, Images(start=95)).idx.tolist() == [95, 96, 97, 98, 99]
-    assert select(log, Images()).idx.tolist() == log.idx.tolist()
+    assert select(log, Selection(10, 31, 10)).idx.tolist() == [10, 20, 30]
+    assert select(log, Selection(start=95)).idx.tolist() == [95, 96, 97, 98, 99]
+    assert select(log, Selection()).idx.tolist() == log.idx.tolist()
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,9 @@ def test_a_log_has_one_valid_value_of_each_setting(
 def test_a_selection_of_nothing_is_refused() -> None:
     message = "no image of some is left by start 500, stop 1000, skip 1: the log has 0…9"
     with pytest.raises(Mistake, match=message):
-        select(log_of(list(range(10))), Images(500, 1000))
+        select(log_of(list(range(10))), Selection(500, 1000))
     with pytest.raises(Mistake, match="skip must be at least 1, got 0"):
-        select(log_of([1]), Images(skip=0))
+        select(log_of([1]), Selection(skip=0))
 
 
 def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
@@ -304,7 +304,7 @@ def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
     honest = (run / "certificates.tsv").read_text()
     log = read_log(run)
     assert log.asked.tolist() == list(range(8)) and len(log.idx) == 6
-    assert select(log, Images(2, None, 2)).asked.tolist() == [2, 4, 6]
+    assert select(log, Selection(2, None, 2)).asked.tolist() == [2, 4, 6]
     rows = honest.splitlines(keepends=True)
     for wrong in (
         honest.replace("\t0.001\t", "\t0.01\t", 1),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from examples import log_of, published_logs, random_log, with_classes
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import (
@@ -134,7 +134,7 @@ def test_an_image_that_a_score_passed_over_is_wrong_and_no_abstention() -> None:
     estimated = np.array([True, True, False, True])
     scored = replace(log, estimated=estimated)
     assert outcomes(scored) == {"correct": 1, "wrong": 2, "abstained": 1}
-    assert outcomes(select(scored, Images(2))) == {"correct": 0, "wrong": 1, "abstained": 1}
+    assert outcomes(select(scored, Selection(2))) == {"correct": 0, "wrong": 1, "abstained": 1}
 
 
 def test_a_table_says_which_images_its_score_passed_over() -> None:
@@ -181,7 +181,7 @@ def test_published_logs_give_published_acrs(macer: list[CertificateLog]) -> None
 
 
 def test_images_500_to_999_give_the_papers_acrs(macer: list[CertificateLog]) -> None:
-    windows = [select(log, Images(500, 1000)) for log in macer]
+    windows = [select(log, Selection(500, 1000)) for log in macer]
     acrs = [average_certified_radius(log) for log in windows]
     assert [f"{acr:.3f}" for acr in acrs] == ["0.555", "0.725", "0.793"]
     # [Zhai+20, Tab. 1]: the same models certified with other noise
@@ -189,7 +189,7 @@ def test_images_500_to_999_give_the_papers_acrs(macer: list[CertificateLog]) -> 
 
 
 def test_standard_errors_of_500_images_are_known(macer: list[CertificateLog]) -> None:
-    errors = [standard_error(select(log, Images(500, 1000))) for log in macer]
+    errors = [standard_error(select(log, Selection(500, 1000))) for log in macer]
     assert [f"{error:.3f}" for error in errors] == ["0.017", "0.031", "0.051"]
 
 
@@ -201,7 +201,7 @@ def test_images_500_to_999_give_the_papers_accuracies(macer: list[CertificateLog
         [0.45, 0.41, 0.38, 0.35, 0.32, 0.29, 0.25, 0.22, 0.18, 0.16],
     ]
     for log, row in zip(macer, published, strict=True):
-        accuracies = certified_accuracy(select(log, Images(500, 1000)), np.arange(10) / 4)
+        accuracies = certified_accuracy(select(log, Selection(500, 1000)), np.arange(10) / 4)
         assert accuracies.tolist() == pytest.approx(row, abs=0.01)
 
 

@@ -11,7 +11,7 @@ from examples import log_of, published_logs, random_log, with_classes
 from rich.console import Console
 
 from macer.cli.printing import print_report
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.report.logs import CertificateLog, select
 from macer.report.scores import average_certified_radius, certified_accuracy, paired_difference
@@ -79,11 +79,13 @@ def test_each_log_is_compared_with_the_first() -> None:
 
 def test_the_note_counts_the_images_in_common() -> None:
     first = random_log(0)
-    table = tabulate([first, select(random_log(1), Images(50)), select(random_log(2), Images(50))])
+    table = tabulate(
+        [first, select(random_log(1), Selection(50)), select(random_log(2), Selection(50))]
+    )
     assert "are paired, over 150 images common with the first" in table.notes[1]
-    table = tabulate([select(first, Images(0, 60)), random_log(1)])
+    table = tabulate([select(first, Selection(0, 60)), random_log(1)])
     assert "are paired, over 60 images common with the first" in table.notes[1]
-    table = tabulate([first, select(random_log(1), Images(50)), random_log(2)])
+    table = tabulate([first, select(random_log(1), Selection(50)), random_log(2)])
     assert "are paired, over different numbers of images common" in table.notes[1]
 
 
@@ -99,7 +101,7 @@ def test_the_first_row_has_no_difference_and_an_equal_one_gains_nothing() -> Non
 
 def test_every_alpha_and_number_of_images_has_its_expectation() -> None:
     a = replace(random_log(0), alpha=0.001)
-    note = tabulate([a, replace(a, alpha=0.01), select(a, Images(0, 50))]).notes[0]
+    note = tabulate([a, replace(a, alpha=0.01), select(a, Selection(0, 50))]).notes[0]
     assert "(0.001 · 200 = 0.2; 0.01 · 200 = 2; 0.001 · 50 = 0.05)" in note
 
 
@@ -112,7 +114,7 @@ def test_logs_that_cannot_be_compared_are_tabulated_and_the_table_says_why() -> 
 
 def test_rows_over_different_images_or_n_carry_a_warning() -> None:
     a = replace(random_log(0), n=100)
-    table = tabulate([a, select(replace(a, n=1000), Images(0, 50))])
+    table = tabulate([a, select(replace(a, n=1000), Selection(0, 50))])
     assert any("The rows differ in images and n, on which ACR" in note for note in table.notes)
     table = tabulate([replace(a, alpha=0.001), replace(a, alpha=0.01)])
     assert any("The rows differ in α, on which ACR depends" in note for note in table.notes)
@@ -188,7 +190,7 @@ def test_a_log_that_is_not_finished_says_so_in_every_form() -> None:
     [row] = DictReader(io.StringIO(csv(table)))
     assert (row["images"], row["asked"], row["noise"]) == ("124", "180", "ordinary")
     assert cells(table)[1][0][-3] == "0…123 (124 of 180)"
-    gaps = select(replace(unfinished(), idx=np.arange(124) ** 2), Images(0, None, 1))
+    gaps = select(replace(unfinished(), idx=np.arange(124) ** 2), Selection(0, None, 1))
     assert cells(tabulate([gaps], [0]))[1][0][-3] == "124 of 290 images within 0…15129"
 
 
@@ -201,10 +203,10 @@ def test_a_finished_log_and_one_that_does_not_know_say_nothing() -> None:
 
 
 def test_a_piece_of_a_log_was_asked_for_in_the_same_piece() -> None:
-    piece = select(unfinished(), Images(100, 160, 2))
+    piece = select(unfinished(), Selection(100, 160, 2))
     assert piece.asked is not None and piece.asked.tolist() == list(range(100, 160, 2))
     assert cells(tabulate([piece], [0]))[1][0][-3] == "100…122, every 2nd (12 of 30)"
-    assert select(random_log(0), Images(100)).asked is None
+    assert select(random_log(0), Selection(100)).asked is None
 
 
 def test_ordinary_noise_is_a_note_that_names_its_logs() -> None:

@@ -103,6 +103,16 @@ def test_a_run_of_before_a_field_was_there_is_continued_with_its_default(tmp_pat
         continued(run, tiny_recipe(nesterov=True))
 
 
+def test_a_recorded_setting_that_this_macer_does_not_know_is_refused(tmp_path):
+    run = some_run(tmp_path / "run")
+    manifest = run.read_manifest()
+    manifest["recipe"]["loss"]["later"] = 1.0
+    run.write_manifest(manifest)
+    message = r"manifest.json must have a recipe that this macer knows: .* no setting 'later'"
+    with pytest.raises(Mistake, match=message):
+        continued(run, tiny_recipe())
+
+
 def continued(run, recipe):
     return open_run(run.folder, recipe, "data", resume=True, complete=completed)
 
@@ -141,6 +151,25 @@ def test_a_run_whose_settings_stood_side_by_side_is_continued(tmp_path, loss, se
         if setting != "step_size":
             with pytest.raises(Mistake, match=f"^{setting} must be .* to resume"):
                 continued(run, recipe.changed(**{setting: 7}))
+
+
+@pytest.mark.parametrize(("name", "value"), [("epsilon", 10**400), ("epsilon", "x"), ("steps", {})])
+def test_a_flat_recipe_of_strange_values_is_refused(tmp_path, name, value):
+    run = open_run(tmp_path / "run", tiny_recipe(loss="sun"), "data", resume=False)
+    manifest = run.read_manifest()
+    manifest["recipe"] |= FLAT | {"loss": "sun", name: value}
+    run.write_manifest(manifest)
+    with pytest.raises(Mistake, match=r"must have a recipe that this macer knows: "):
+        run.read_recipe()
+
+
+def test_a_schedule_of_lam_that_had_no_effect_on_a_flat_run_is_forgotten(tmp_path):
+    recipe = tiny_recipe(loss="gaussian")
+    run = open_run(tmp_path / "run", recipe, "data", resume=False)
+    manifest = run.read_manifest()
+    manifest["recipe"] |= FLAT | {"loss": "gaussian", "lam_schedule": "ramp"}
+    run.write_manifest(manifest)
+    assert continued(run, recipe) == run
 
 
 def test_damaged_metrics_are_refused(tmp_path):

@@ -1,5 +1,6 @@
 """A folder as a user of the command has it: a certified run, images, recipes, data sets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ from examples import DATA
 from PIL import Image
 from small_mnist import write_mnist
 
-from macer.cli.app import main
+from macer.cli.app import command_line, main
+from macer.cli.loss_flags import train_command
 from macer.data.sets import load
+from macer.recipes import Loss, TrainRecipe
 
 LOGS = [str(DATA / f"macer_sigma{sigma}.tsv.gz") for sigma in ("0.25", "0.5", "1.0")]
 TRAIN = ["train", "demo-gaussian", "--dataset", "mnist", "--epochs", "4", "--out", "run"]
@@ -73,6 +76,15 @@ def refuses(
     assert err.startswith(f"macer: {line}"), err
     assert err.count("\n") == 1 and err.endswith("\n")
     assert state_of(folder) == before
+
+
+def from_command_line(*arguments: str) -> TrainRecipe:
+    """The recipe that `macer train` would be given."""
+    commands = command_line(train_command(arguments))
+    _, bound, _ = commands.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
+    bound.apply_defaults()
+    given = bound.arguments
+    return replace(given["fields"], loss=Loss(given["loss"], **vars(given["settings"])))
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, int]]:

@@ -482,10 +482,22 @@ MUTANTS = {
         "cli/loss_flags.py",
         "    return of_file\n",
         "    return Loss(of_file.name)\n",
-        "recipes/test_recipes.py",
+        "recipes/test_named.py",
+    ),
+    "code that a manifest names imported": Mutant(
+        "runs/run.py",
+        "if began.loss.name == recipe.loss.name:",
+        "if True:",
+        "laws/test_code.py",
+    ),
+    "code that a run of the paper names imported": Mutant(
+        "experiments/paper.py",
+        "if recipe.loss.name == other.loss.name:",
+        "if True:",
+        "laws/test_code.py",
     ),
     "settings of another loss accepted": Mutant(
-        "losses/objective.py", "if setting not in known:", "if False:", "recipes/test_recipes.py"
+        "losses/objective.py", "if setting not in known:", "if False:", "losses/test_objective.py"
     ),
     "a phase forgotten": Mutant(
         "losses/__init__.py",
@@ -713,7 +725,7 @@ MUTANTS = {
         "system/typed.py",
         "if isinstance(value, bool) or not isinstance(value, int | float):",
         "if not isinstance(value, int | float):",
-        "recipes/test_recipes.py",
+        "recipes/test_fields.py",
     ),
     "held-out images taken for test images": Mutant(
         "report/scores.py",

@@ -56,7 +56,7 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     """The journal must have every image that it was asked for, and no other.
 
     Args:
-        expected: images that must be there too, whatever the journal was asked for.
+        expected: images that the journal must have too, whatever it was asked for.
         partial: accept that images are missing.
     """
     header = contents.header

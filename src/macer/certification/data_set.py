@@ -124,7 +124,7 @@ def certify_data_set(
         asked: all images that the journals are to have, which they state; `indices` by default.
     """
     header, target = certification.headers[0], certification.model.target
-    check_place(folder, target.weights_sha256, header.split, own=target.file)
+    check_out(folder, target.weights_sha256, header.split, own=target.file)
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         _note_what_is_known(journals, len(indices), len(todo))
@@ -134,7 +134,7 @@ def certify_data_set(
             bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
         ):
             size = 50 * max(header.rows, CHUNK) // certification.usual_samples
-            for block in _blocks(todo, size):
+            for block in blocks_of(todo, size):
                 for journal, records in zip(
                     journals, _certified_block(certification, block, advance), strict=True
                 ):
@@ -192,7 +192,7 @@ def _certified_block(
     ]
 
 
-def check_place(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
+def check_out(folder: Path, weights_sha256: str, part: str, *, own: Path | None = None) -> None:
     """Refuse a run's folder for certificates of another model, or of training images.
 
     Args:
@@ -285,7 +285,7 @@ def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> No
         note(f"{asked - todo} of {asked} images are certified already")
 
 
-def _blocks(todo: Sequence[int], size: int) -> Iterator[list[int]]:
+def blocks_of(todo: Sequence[int], size: int) -> Iterator[list[int]]:
     """The images to certify together; a block is on the disk before the next one begins."""
     size = max(size, 1)
     for start in range(0, len(todo), size):

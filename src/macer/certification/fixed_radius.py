@@ -7,7 +7,7 @@ from torch import nn
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude_at, worth_estimating
-from macer.certification.settings import Images, as_images, check_settings
+from macer.certification.settings import ImageArray, as_images, check_settings
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
 from macer.smoothing.streams import Purpose
@@ -15,7 +15,7 @@ from macer.smoothing.streams import Purpose
 
 def certify_at(
     model: nn.Module,
-    images: Images,
+    images: ImageArray,
     *,
     radius: float,
     sigma: float,

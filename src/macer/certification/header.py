@@ -12,8 +12,10 @@ from typing import Any, Literal, get_args, get_type_hints
 from macer.errors import Mistake
 from macer.recipes import MOST_VOTES, CertifyRecipe
 
-Row = Sequence[float | None]  # one image's outputs; None stands for a number that is not finite
-Outputs = Sequence[Row]
+OutputRow = Sequence[
+    float | None
+]  # one image's outputs; None stands for a number that is not finite
+Outputs = Sequence[OutputRow]
 
 # 2: every line has its number, and the images that were asked for are stated. 1 has neither.
 FORMAT = 2
@@ -182,7 +184,7 @@ ENTRIES: Mapping[str, Check] = {
     "precision": _one_of("fp32", "bf16"),
 }
 
-# What two headers must have in common, first that which explains other differences. The version
+# What two headers must have in common; what explains other differences comes first. The version
 # and the format say how a journal was begun, and decide nothing about its certificates.
 _BINDING = (
     "split",
@@ -227,7 +229,7 @@ def outputs_agree(a: Outputs, b: Outputs, precision: str) -> bool:
     )
 
 
-def _rows_agree(a: Row, b: Row, tolerance: float) -> bool:
+def _rows_agree(a: OutputRow, b: OutputRow, tolerance: float) -> bool:
     if [x is None for x in a] != [y is None for y in b]:
         return False
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]

@@ -90,7 +90,12 @@ def _digest(header_digest: bytes, body: bytes) -> bytes:
     return hashlib.sha256(header_digest + body).hexdigest()[:16].encode()
 
 
-def _line(header_digest: bytes, content: Mapping[str, Any]) -> bytes:
+def journal_line(header_digest: bytes, content: Mapping[str, Any]) -> bytes:
+    """A line of a journal: a digest that binds it to its header, and the content in JSON.
+
+    Args:
+        header_digest: of the journal's first line; empty for that line itself.
+    """
     body = json.dumps(content, separators=(",", ":")).encode()
     return _digest(header_digest, body) + b" " + body + b"\n"
 
@@ -206,7 +211,7 @@ class Writer:
         """Write lines to the disk; return the byte where each begins."""
         offsets, offset, lines = [], self._file.tell(), []
         for content in contents:
-            lines.append(_line(self._reading.header_digest, self._numbered(content)))
+            lines.append(journal_line(self._reading.header_digest, self._numbered(content)))
             offsets.append(offset)
             offset += len(lines[-1])
         self._file.write(b"".join(lines))
@@ -244,7 +249,7 @@ def open_journal(
         remove_leftovers(path.parent)
         if not path.exists():
             # An older header may lack its format.
-            write_atomically(path, _line(b"", {"format": header.format, **header.to_json()}))
+            write_atomically(path, journal_line(b"", {"format": header.format, **header.to_json()}))
         with path.open("r+b") as file:
             reading = _Reading(path, file)
             _check_same(path, reading.contents.header, header)

@@ -13,7 +13,7 @@ from macer.certification.conclusions import (
     selected_classes,
     worth_estimating,
 )
-from macer.certification.settings import Images, as_images, check_settings
+from macer.certification.settings import ImageArray, as_images, check_settings
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.streams import Purpose
@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
 def certify(
     model: nn.Module,
-    images: Images,
+    images: ImageArray,
     *,
     sigma: float,
     n0: int = 100,
@@ -84,7 +84,7 @@ def certify(
 
 def certify_kinds(
     model: nn.Module,
-    images: Images,
+    images: ImageArray,
     kinds: Sequence[Kind],
     *,
     sigma: float,
@@ -178,7 +178,7 @@ class SoftSettings(TypedDict, total=False):
 
 
 def certify_hoeffding(
-    model: nn.Module, images: Images, **settings: Unpack[SoftSettings]
+    model: nn.Module, images: ImageArray, **settings: Unpack[SoftSettings]
 ) -> list[Certificate]:
     """Certify the softly smoothed classifier by Hoeffding's bound.  [Zhai+20, CertifyHoeffding]
 
@@ -194,7 +194,7 @@ def certify_hoeffding(
 
 
 def certify_bernstein(
-    model: nn.Module, images: Images, **settings: Unpack[SoftSettings]
+    model: nn.Module, images: ImageArray, **settings: Unpack[SoftSettings]
 ) -> list[Certificate]:
     """Certify the softly smoothed classifier by Bernstein's bound.  [Zhai+20, CertifyBernstein]
 
@@ -212,7 +212,7 @@ def certify_bernstein(
 
 def predict(
     model: nn.Module,
-    images: Images,
+    images: ImageArray,
     *,
     sigma: float,
     n: int = 1000,

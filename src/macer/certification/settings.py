@@ -12,7 +12,7 @@ from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
 
-Images = Tensor | NDArray[Any]
+ImageArray = Tensor | NDArray[Any]
 
 
 def check_settings(
@@ -54,7 +54,7 @@ def _least_n(bound: Bound, n: int, alpha: float) -> int:
     return n
 
 
-def as_images(images: Images, *, exact: bool | None = None) -> Tensor:
+def as_images(images: ImageArray, *, exact: bool | None = None) -> Tensor:
     """Images as uint8 for exact noise, or as float32 in [0, 1]; anything else is refused.
 
     uint8 stays as it is, and floats become uint8 if all of them are multiples of 1/255, unless

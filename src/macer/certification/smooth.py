@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.largest_radius import Kind, sample_and_certify, sample_and_predict
-from macer.certification.settings import Images, as_images, as_tensor
+from macer.certification.settings import ImageArray, as_images, as_tensor
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
 from macer.models.inference import for_inference, resolve_precision
@@ -54,7 +54,7 @@ class Smooth:
         self._state: list[Any] = []  # the base classifier's when `_prepared` was filled
 
     def certify(
-        self, x: Images, n0: int, n: int, alpha: float, batch_size: int | None = None
+        self, x: ImageArray, n0: int, n: int, alpha: float, batch_size: int | None = None
     ) -> tuple[int, float]:
         """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
         sampler = self._sampler(x, batch_size)
@@ -62,12 +62,12 @@ class Smooth:
         self._check_classes(len(certificate.selection))
         return certificate.label, certificate.radius
 
-    def predict(self, x: Images, n: int, alpha: float, batch_size: int | None = None) -> int:
+    def predict(self, x: ImageArray, n: int, alpha: float, batch_size: int | None = None) -> int:
         """The label at x (channels, height, width), or ABSTAIN."""
         [label] = sample_and_predict(self._sampler(x, batch_size), n=n, alpha=alpha)
         return label
 
-    def _sampler(self, x: Images, batch_size: int | None) -> Sampler:
+    def _sampler(self, x: ImageArray, batch_size: int | None) -> Sampler:
         """The sampler of the next call."""
         images = as_images(as_tensor(x)[None], exact=self.exact)
         sampler = Sampler(

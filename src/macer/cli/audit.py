@@ -72,14 +72,14 @@ def verify(
     """
     from macer.audit import verify as verification
     from macer.certification.scope import images_of
-    from macer.data.selection import Images
+    from macer.data.selection import Selection
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
     contents, split, prepared = _sources(run, model, data, chosen_device(device))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
-        demanded = Images(start or 0, stop, 1 if skip is None else skip)
+        demanded = Selection(start or 0, stop, 1 if skip is None else skip)
         expected = demanded.among(len(split.images))
     verification.check_complete(contents, expected, partial=partial)
     print_line(verification.scope_line(contents))

@@ -78,11 +78,11 @@ def certify(
     from macer.certification.data_set import plan_certification
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target, is_trained, trained_target
-    from macer.data.selection import Images
+    from macer.data.selection import Selection
     from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
 
-    images = Images(start, stop, skip)
+    images = Selection(start, stop, skip)
     check_target(target, weights=weights, normalise=normalise)
     if held_out:
         check_held_out(target, weights)  # before data are read
@@ -163,7 +163,7 @@ def merge(*parts: Path, out: Path) -> Result:
     out
         Folder for all of them; a new one, or one to add to.
     """
-    from macer.certification.data_set import check_place
+    from macer.certification.data_set import check_out
     from macer.certification.journal import read_journal
     from macer.certification.shards import merge_journals
     from macer.system.progress import note
@@ -171,7 +171,7 @@ def merge(*parts: Path, out: Path) -> Result:
     if not parts:
         raise Mistake("parts must name at least one folder with certificates, got none")
     header = read_journal(parts[0] / JOURNAL).header
-    check_place(out, header.weights_sha256, header.split)
+    check_out(out, header.weights_sha256, header.split)
     contents = merge_journals(parts, out)
     if contents.dropped:
         note(f"the parts hold {contents.dropped} damaged records, which do not count")

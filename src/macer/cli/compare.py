@@ -64,7 +64,7 @@ def compare(
         Keep the last N training images out of every training and certify these instead of test
         images, to choose settings by them.
     """
-    from macer.data.selection import Images
+    from macer.data.selection import Selection
     from macer.experiments import compare as comparison
     from macer.losses import load_recipe
 
@@ -78,7 +78,7 @@ def compare(
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
         data=data,
-        images=Images(start, stop, skip),
+        images=Selection(start, stop, skip),
         device=chosen_device(device),
         held_out=held_out,
         code=code,

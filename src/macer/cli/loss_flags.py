@@ -21,6 +21,7 @@ from macer.recipes.named import check_fields
 from macer.system.user_code import check_admitted, nearest
 
 _HELP = {"--help", "-h", "--version"}
+_EMPTY = "--empty-"  # makes a list empty
 
 
 class Words(NamedTuple):
@@ -64,7 +65,7 @@ def train_command(given: Sequence[str]) -> App:
 
 @contextmanager
 def _naming(recipe: str | None) -> Iterator[None]:
-    """Say of a mistake in a file which file it is."""
+    """Name the recipe in the message of a mistake in its file."""
     try:
         yield
     except Mistake as mistake:
@@ -83,12 +84,13 @@ def _loss(words: Words, of_file: Loss) -> Loss:
 
 
 def _read(given: Sequence[str]) -> Words:
-    """Tell flags, their values and the recipe apart, before it is known which flags there are."""
+    """Separate flags, their values and the recipe, before the settings of the loss are known."""
     plain: list[str] = []
     flags: dict[str, list[str]] = {}
     rest = iter(given)
     for word in rest:
-        name, equals, value = word.partition("=")
+        flag, equals, value = word.partition("=")
+        name = flag.replace("_", "-")  # cyclopts takes both
         if word == "--":
             plain += rest
         elif not word.startswith("--"):
@@ -103,9 +105,14 @@ def _read(given: Sequence[str]) -> Words:
 
 def _is_switch(flag: str) -> bool:
     """Whether a flag takes no value; a switch of a user's own loss must stand after RECIPE."""
-    name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
     hints = get_type_hints(train) | get_type_hints(TrainRecipe)
-    return flag in _HELP or hints.get(name) is bool
+    hint = hints.get(_name_of(flag).replace("-", "_"))
+    return flag in _HELP or flag.startswith(_EMPTY) or hint is bool
+
+
+def _name_of(flag: str) -> str:
+    """The field or setting of a flag, which cyclopts also takes as --no-NAME or --empty-NAME."""
+    return flag.removeprefix(_EMPTY).removeprefix("--").removeprefix("no-")
 
 
 def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
@@ -140,11 +147,12 @@ def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
 
 def _names_of_settings(loss: str) -> list[str] | None:
     """The settings of a loss of macer, read from its file: importing it takes as long as torch."""
-    file = files("macer") / "losses" / f"{loss.replace('-', '_')}.py"
-    if ":" in loss or not file.is_file():
+    name = loss.replace("-", "_")
+    file = files("macer") / "losses" / f"{name}.py"
+    if not (name.isidentifier() and file.is_file()):  # a name with a slash is a file elsewhere
         return None
     for part in ast.parse(file.read_text("utf-8")).body:
-        if isinstance(part, ast.FunctionDef) and part.name == loss.replace("-", "_"):
+        if isinstance(part, ast.FunctionDef) and part.name == name:
             return [argument.arg for argument in part.args.kwonlyargs]
     return None
 
@@ -159,8 +167,8 @@ def _check_flags(loss: str, settings: Collection[str], flags: Iterable[str]) -> 
         )
     known = [name.replace("_", "-") for name in sorted(own.union(settings))]
     for flag in flags:
-        name = flag.removeprefix("--")
-        if name.removeprefix("no-") not in known and flag not in _HELP:
+        name = _name_of(flag)
+        if name not in known and flag not in _HELP:
             listed = f"the settings {', '.join(settings)}" if settings else "no settings"
             raise Mistake(
                 f"unknown flag {flag}{nearest(name, known)}; the loss {loss} has {listed}"

@@ -172,12 +172,12 @@ def _list(runs: Path) -> list[Result]:
 
 def _images_of(start: int | None, stop: int | None, skip: int | None) -> "ImagesOf":
     """The images asked for, or else the paper's."""
-    from macer.data.selection import Images
-    from macer.experiments.paper import images_of
+    from macer.data.selection import Selection
+    from macer.experiments.paper import papers_images
 
     if (start, stop, skip) == (None, None, None):
-        return images_of
-    images = Images(start or 0, stop, 1 if skip is None else skip)
+        return papers_images
+    images = Selection(start or 0, stop, 1 if skip is None else skip)
     return lambda dataset: images
 
 

@@ -22,7 +22,7 @@ from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from macer.report.logs import CertificateLog
-    from macer.report.tables import Table as Scores
+    from macer.report.tables import ScoreTable
 
 SCHEMA = 1  # of the JSON documents, which docs/json.md describes
 
@@ -73,7 +73,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_report(
     logs: Sequence["CertificateLog"], form: Form = "terminal", radii: Sequence[float] = ()
-) -> "Scores":
+) -> "ScoreTable":
     """Print the scores of logs as a table of a form.
 
     Returns:

@@ -56,14 +56,14 @@ def report(
     plot
         Draw radius–accuracy curves, PNG or PDF by the file's ending.
     """
-    from macer.data.selection import Images
+    from macer.data.selection import Selection
     from macer.report.logs import select
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
-    images = Images(start, stop, skip)
+    images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in _read_logs(logs)]
     if plot:
         from macer.report.curves import plot as draw_curves

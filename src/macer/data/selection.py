@@ -9,7 +9,7 @@ from macer.errors import Mistake
 
 
 @dataclass(frozen=True)
-class Images:
+class Selection:
     """The images i with start ≤ i < stop and i % skip = 0, as the field counts them."""
 
     start: int = 0

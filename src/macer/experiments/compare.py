@@ -11,13 +11,14 @@ import torch
 from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.settings import check_settings
 from macer.certification.target import trained_target
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
+from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
-from macer.report.tables import images_of, setting, signed_with_error, thousands, with_error
+from macer.report.tables import images_of_log, setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
 from macer.runs.run import Run, load_model
 from macer.system.progress import note
@@ -47,7 +48,7 @@ class Examination:
     """The images that every model is certified on, and the settings."""
 
     split: Split
-    images: Images
+    images: Selection
     settings: CertifyRecipe
     soft_betas: tuple[float, ...] = ()  # certify by Bernstein's bound at these β too
     held_out: int = 0  # only the last training images; 0: test images
@@ -66,7 +67,7 @@ def compare(
     seeds: int,
     settings: CertifyRecipe,
     data: Path | None,
-    images: Images,
+    images: Selection,
     device: torch.device,
     held_out: int = 0,
     code: Collection[str] = (),
@@ -89,7 +90,7 @@ def compare(
         raise Mistake(f"out must be a folder, got the file {out}")
     dataset = _common_dataset(recipes)
     recipes = {
-        name: replace(recipe, held_out=max(recipe.held_out, held_out))
+        name: completed(replace(recipe, held_out=max(recipe.held_out, held_out)))
         for name, recipe in recipes.items()
     }
     for recipe in recipes.values():
@@ -250,7 +251,7 @@ def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
 def notes(entries: Sequence[Entry]) -> list[str]:
     """What to know when reading the table."""
     log = entries[0].logs[0]
-    which = images_of(log)
+    which = images_of_log(log)
     images = "Test images" if log.split is None else "Held out:"
     seeds = len(entries[0].logs)
     return [

@@ -7,7 +7,7 @@ import torch
 
 from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.target import find_target
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, named_recipe
@@ -64,7 +64,7 @@ def run_demo(out: Path, device: torch.device) -> Made:
 def _certified(folder: Path, device: torch.device) -> CertificateLog:
     split = load("mnist-sample", "test")
     target = find_target(str(folder), sigma=None, split=split, classes=classes_of("mnist-sample"))
-    indices = Images(skip=SKIP).among(len(split.images))
+    indices = Selection(skip=SKIP).among(len(split.images))
     certification = plan_certification(target, split, "mnist-sample", CERTIFY, device=device)
     certify_data_set(certification, indices, folder)
     return read_log(folder)

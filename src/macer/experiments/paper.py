@@ -8,10 +8,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.losses import completed, load_recipe
-from macer.recipes import CertifyRecipe, TrainRecipe, run_name
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe, run_name
 from macer.system.user_code import nearest
 
 PUBLISHED = files("macer") / "assets" / "paper"
@@ -109,12 +109,12 @@ def only(item: Item, text: str | None) -> Item:
     return replace(item, rows=rows)
 
 
-ImagesOf = Callable[[str], Images]  # by data set
+ImagesOf = Callable[[str], Selection]  # by data set
 
 
-def images_of(dataset: str) -> Images:
+def papers_images(dataset: str) -> Selection:
     """The paper's 500 images: 500…999 in the authors' code, which has none for ImageNet."""
-    return Images(0, None, 100) if dataset == "imagenet" else Images(500, 1000, 1)
+    return Selection(0, None, 100) if dataset == "imagenet" else Selection(500, 1000, 1)
 
 
 def check_share(share: float) -> None:
@@ -141,19 +141,24 @@ def _part(share: float, epochs: int) -> int:
 
 
 def differing(recipe: TrainRecipe, other: TrainRecipe) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two recipes differ, each with both values."""
-    one, two = completed(recipe).flat(), completed(other).flat()
-    names = dict.fromkeys([*one, *two])
-    return {
-        name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)
-    }
+    """The fields in which two recipes differ, each with both values.
+
+    The settings of different losses are not compared. They are not completed either, because a
+    recipe that was read from a run may name code, which must not be imported.
+    """
+    if recipe.loss.name == other.loss.name:
+        recipe, other = completed(recipe), completed(other)
+    else:
+        recipe, other = (replace(each, loss=Loss(each.loss.name)) for each in (recipe, other))
+    own, others = recipe.flat(), other.flat()
+    return {name: (own[name], others[name]) for name in own if own[name] != others[name]}
 
 
 def commands(
     row: Row,
     recipe: TrainRecipe,
     folder: str,
-    images: Images,
+    images: Selection,
     settings: CertifyRecipe,
     *,
     soft_betas: tuple[float, ...] = (),
@@ -162,7 +167,7 @@ def commands(
     """The commands that train and certify this row by a recipe, which may be shortened."""
     out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
     training = _flags(recipe.flat(), _recipe(row.recipe).flat())
-    certifying = _flags(asdict(images), asdict(Images()))
+    certifying = _flags(asdict(images), asdict(Selection()))
     certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
     certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
     return [

@@ -9,11 +9,11 @@ import torch
 
 from macer.certification.journal import read_journal
 from macer.certification.settings import check_settings
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
-from macer.experiments.paper import ImagesOf, Item, Row, differing, images_of, shortened
+from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -34,7 +34,7 @@ class Reproduction:
     remark: str = ""  # what to know of our training, or why there are no certificates
 
 
-def find(item: Item, runs: Path, images: ImagesOf = images_of) -> list[Reproduction]:
+def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Reproduction]:
     """The reproduction of each of the item's rows, from the runs under RUNS."""
     return [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
 
@@ -51,13 +51,14 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         if log.split is not None:
             raise Mistake(f"{folder} must hold certificates of test images, got {log.split}")
         soft = [soft_folder(folder, beta) for beta in soft_betas]
-        logs = tuple(select(read_log(one), chosen) for one in soft if one.is_dir())
+        logs = tuple(select(read_log(place), chosen) for place in soft if place.is_dir())
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
+        differences = _differences(ours, recipe)
     except Mistake as mistake:
         return Reproduction(row, remark=str(mistake))
-    return Reproduction(row, log, logs, ours.epochs, speed, _differences(ours, recipe))
+    return Reproduction(row, log, logs, ours.epochs, speed, differences)
 
 
 def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
@@ -135,7 +136,7 @@ def _certificates_alone(folder: Path) -> bool:
 
 def _examination(
     dataset: str,
-    images: Images,
+    images: Selection,
     settings: CertifyRecipe,
     soft_betas: tuple[float, ...],
     data: Path | None,

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.report.curves import conditions
 from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.report.tables import Row as Scores
-from macer.report.tables import radius_text, setting, tabulate, with_error
+from macer.report.tables import ScoreRow, radius_text, setting, tabulate, with_error
 from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with
@@ -91,23 +90,23 @@ _SETTINGS = {
 }
 
 
-def _settings(item: Item, found: Sequence[Reproduction]) -> Cells:
+def _settings(item: Item, entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
     lines = []
-    for one in found:
-        recipe = one.row.train_recipe()
-        told, values = _told(recipe), recipe.flat()
-        settings = [setting(values[name]) if name in told else "" for name in _SETTINGS]
-        line = [one.row.name, _sigma(one.row), one.row.recipe, *settings]
-        lines.append([*line, f"{recipe.epochs}", one.row.run()])
+    for entry in entries:
+        row, recipe = entry.row, entry.row.train_recipe()
+        values = _effective(recipe)
+        settings = [setting(values[name]) if name in values else "" for name in _SETTINGS]
+        line = [row.name, _sigma(row), row.recipe, *settings]
+        lines.append([*line, f"{recipe.epochs}", row.run()])
     return header, lines
 
 
-def _told(recipe: TrainRecipe) -> tuple[str, ...]:
-    """The settings that mean something for a recipe."""
-    if recipe.loss.name == "smoothadv":
-        return ("k", "attack", "steps", "epsilon")
-    return ("k", "lam", "lam_schedule", "gamma", "beta") if recipe.loss.get("lam") else ("k", "lam")
+def _effective(recipe: TrainRecipe) -> dict[str, Any]:
+    """The fields and settings that have an effect; with λ = 0 the robustness term has none."""
+    without_term = ("lam_schedule", "gamma", "beta")
+    idle = () if recipe.loss.get("lam") else without_term
+    return {name: value for name, value in recipe.flat().items() if name not in idle}
 
 
 def _sigma(row: Row) -> str:
@@ -129,7 +128,7 @@ class Model:
     dataset: str
     sigma: float
     published: Published
-    scores: Scores | None  # of the certificates here
+    scores: ScoreRow | None  # of the certificates here
     epochs: int | None  # of the training here
     seconds: float | None
     remark: str

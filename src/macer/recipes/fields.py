@@ -1,7 +1,7 @@
 """Recipes: the single source of every setting's default, type, help text and flag.
 
-A recipe is a frozen dataclass; its named instances are the TOML files under recipes/, which a user
-can copy and edit. It is saved whole in the run it made.
+A recipe is a frozen dataclass. Its named instances are the TOML files under assets/recipes/, which
+a user can copy and edit. It is saved whole in the run it made.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from cyclopts import Parameter, Token
 
 from macer.errors import Mistake
 from macer.recipes.loss import Loss, as_loss
-from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges
+from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges, hints_of
 from macer.system.typed import check_types, shown
 
 
@@ -38,7 +38,7 @@ def _require(name: str, ok: bool, requirement: str, value: object) -> None:
 
 MACER = Loss("macer")
 _MOST_SAMPLES = 2**31  # in a step
-MOST_VOTES = 10**12  # of an image
+MOST_VOTES = 10**12  # for each image
 
 _BY_NAME = "a recipe is written into files: name it as package.module:function"
 _BY_FILE = "a recipe is written into files: name a run folder, a model file or zoo:NAME"
@@ -123,7 +123,7 @@ class TrainRecipe:
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", as_loss(self.loss))
         check_types(self, _REMEDIES)
-        check_ranges(TrainRecipe, vars(self))
+        check_ranges(hints_of(TrainRecipe), vars(self))
         self._check_epochs()
         self._check_decays()
         _require("labelled", not self.pseudo or self.labelled > 0, "> 0 with pseudo", self.labelled)
@@ -184,7 +184,7 @@ class CertifyRecipe:
     radius: float | None = None
     "Certify this radius only, and stop sampling once it is decided; hard votes."
     exact: bool = True
-    "Integer noise, for which certificates hold in floating point too; 8-bit images only."
+    "Integer noise: certificates then hold in floating point too; 8-bit images only."
     row_by_row: bool = False
     "Show the network one noisy image at a time, if its rows depend on one another; slow."
     seed: Seed = 0
@@ -206,4 +206,4 @@ class CertifyRecipe:
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that is no number in [0, 2⁶³)."""
-    check_ranges(CertifyRecipe, {"seed": seed})
+    check_ranges(hints_of(CertifyRecipe), {"seed": seed})

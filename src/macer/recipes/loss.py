@@ -52,7 +52,7 @@ class Loss(Mapping[str, Any]):
 
 def as_loss(value: object) -> Loss:
     """A loss from itself, from its name, or from a table with its name and settings."""
-    if isinstance(value, Loss):
+    if isinstance(value, Loss) and isinstance(value.name, str):
         return value
     if isinstance(value, str):
         return Loss(value)

@@ -65,9 +65,9 @@ def check_fields(name: str, values: Mapping[str, Any]) -> None:
             f"recipe {name} must have its loss and the loss's settings in a table at its end, got "
             f"{', '.join(misplaced)} at the top; write: {_table(values)}"
         )
-    if strangers := [field for field in values if field not in FIELDS]:
-        guess = nearest(strangers[0], FIELDS)
-        raise Mistake(f"recipe {name} has an unknown field {strangers[0]!r}{guess}")
+    if unknown := [field for field in values if field not in FIELDS]:
+        guess = nearest(unknown[0], FIELDS)
+        raise Mistake(f"recipe {name} has an unknown field {unknown[0]!r}{guess}")
 
 
 def check_code(name: str, values: Mapping[str, Any], code: Collection[str]) -> None:

@@ -53,6 +53,8 @@ def from_flat(recipe: Mapping[str, Any]) -> dict[str, Any]:
     values = _DEFAULTS | dict(recipe)
     settings = {setting: _value(name, setting, values) for setting in SETTINGS.get(name, ())}
     others = {field: value for field, value in recipe.items() if field not in FLAT}
+    if name in SETTINGS and "lam" not in settings:
+        others.pop("lam_schedule", None)  # it had no effect, and is refused today
     return others | {"loss": {"name": name, **settings}}
 
 

@@ -20,7 +20,7 @@ from macer.report.figures import (
 )
 from macer.report.logs import CertificateLog
 from macer.report.scores import Floats, average_certified_radius, curve
-from macer.report.tables import images_of, setting, thousands
+from macer.report.tables import images_of_log, setting, thousands
 from macer.system.text import one_line
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def draw_steps(axes: "Axes", curves: Sequence[Curve], colour: str = TEXT_COLOUR)
 
 def conditions(logs: Sequence[CertificateLog]) -> str:
     """A line of the images, n, α and noise that the logs share, and which of them differ."""
-    images = {images_of(log) for log in logs}
+    images = {images_of_log(log) for log in logs}
     parts = [
         f"images {images.pop()}" if len(images) == 1 else "images differ",
         _shared("n", [log.n for log in logs], ","),
@@ -97,7 +97,7 @@ def _labels(logs: Sequence[CertificateLog]) -> list[str]:
     """Legend entries: name and ACR, and those of images, n, α and noise that differ."""
     settings = [
         (
-            images_of(log),
+            images_of_log(log),
             f"n {thousands(log.n)}",
             f"α {setting(log.alpha)}",
             "ordinary noise" if log.noise == "ordinary" else "",

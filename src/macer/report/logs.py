@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
-from macer.data.selection import Images
+from macer.data.selection import Selection
 from macer.errors import Mistake
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
 from macer.system.files import opened
@@ -136,7 +136,7 @@ def _elsewhere(path: Path) -> str:
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
-def select(log: CertificateLog, images: Images) -> CertificateLog:
+def select(log: CertificateLog, images: Selection) -> CertificateLog:
     """The log with these images alone; at least one must be there."""
     kept = images.holds(log.idx)
     if not kept.any():
@@ -290,7 +290,8 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _seconds(text: str) -> float:
+def clock_seconds(text: str) -> float:
+    """Seconds from a number, or from a clock's h:mm:ss with days before it or not."""
     clock = re.fullmatch(
         r"(?:([0-9]{1,9}) days?, )?([0-9]{1,9}):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", text
     )
@@ -307,7 +308,7 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "predict": (_whole, lambda c: -1 <= c < MOST_IMAGES, "a class, or -1 for an abstention"),
     "radius": (_number, lambda r: 0 <= r < LARGEST, "a finite number ≥ 0 and below 10⁶"),
     "correct": (_whole, lambda c: c in (0, 1), "0 or 1"),
-    "time": (_seconds, lambda t: math.isfinite(t) and t >= 0, "seconds or h:mm:ss"),
+    "time": (clock_seconds, lambda t: math.isfinite(t) and t >= 0, "seconds or h:mm:ss"),
     "sigma": (_number, lambda s: 1 / LARGEST <= s < LARGEST, "a number > 0, from 10⁻⁶ to 10⁶"),
     "n0": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),
     "n": (_whole, lambda n: n >= 1, "a whole number ≥ 1"),

@@ -14,7 +14,7 @@ from macer.report.logs import CertificateLog
 from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
 from macer.report.tables import (
-    Row,
+    ScoreRow,
     cells,
     count_text,
     images_text,
@@ -134,7 +134,7 @@ def _shortened(data: str) -> str:
 XLINK = "http://www.w3.org/1999/xlink"
 
 
-def _headline(row: Row) -> dict[str, str]:
+def _headline(row: ScoreRow) -> dict[str, str]:
     acr, error = with_error(row.acr, row.standard_error).split(" ", maxsplit=1)
     return {
         "name": row.name,

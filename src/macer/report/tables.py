@@ -30,7 +30,7 @@ RADII = tuple(0.25 * i for i in range(17))
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """A log's row of a table; None stands for what is not recorded or cannot be compared."""
 
     name: str
@@ -50,15 +50,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ScoreTable:
     """Certified accuracy at radii and ACR of several logs, and what to know when reading them."""
 
     radii: tuple[float, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     notes: tuple[str, ...]
 
 
-def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = None) -> Table:
+def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = None) -> ScoreTable:
     """The table of the logs; each is compared with the first if they have images in common."""
     if not logs:
         raise Mistake("logs must hold at least one log, got none: name a run or a log file")
@@ -70,10 +70,10 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
     notes = (*_notes(rows), *_limits(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
-    return Table(tuple(radii), tuple(rows), notes)
+    return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
-def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
+def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
     """A table's header and rows as text, with differences if compared and there are any."""
     compared &= len(table.rows) > 1
     header = ["name", "σ", *map(radius_text, table.radii), "ACR"]
@@ -91,17 +91,17 @@ def cells(table: Table, *, compared: bool = True) -> tuple[list[str], list[list[
     return header, rows
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ScoreTable) -> str:
     """A table in Markdown, its notes below."""
     return markup.markdown(*cells(table), table.notes)
 
 
-def latex(table: Table) -> str:
+def latex(table: ScoreTable) -> str:
     """A table in LaTeX with booktabs' rules, its notes below."""
     return markup.latex(*cells(table), table.notes)
 
 
-def csv(table: Table) -> str:
+def csv(table: ScoreTable) -> str:
     """A table as comma-separated values in full precision; what is unknown is empty."""
     header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
@@ -117,7 +117,7 @@ def csv(table: Table) -> str:
     return markup.csv(header, rows)
 
 
-def terminal(table: Table) -> "RenderableType":
+def terminal(table: ScoreTable) -> "RenderableType":
     """A table for terminals: ACR and settings first, accuracies below them, then the notes."""
     from rich.console import Group
     from rich.text import Text
@@ -143,7 +143,7 @@ def count_text(count: int, asked: int | None) -> str:
     return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
 
 
-def images_of(log: CertificateLog) -> str:
+def images_of_log(log: CertificateLog) -> str:
     """Which images a log has, and how many."""
     return images_text(len(log.idx), describe_images(log), asked_images(log))
 
@@ -181,7 +181,7 @@ def radius_text(r: float) -> str:
     return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
 
 
-def _difference_text(row: Row, first: Row) -> str:
+def _difference_text(row: ScoreRow, first: ScoreRow) -> str:
     if row.difference is None:
         return "" if row is first else "—"
     gain, error, _ = row.difference
@@ -201,8 +201,8 @@ def _compare(logs: Sequence[CertificateLog]) -> tuple[list[Difference | None], l
     return differences, obstacles
 
 
-def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | None) -> Row:
-    return Row(
+def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | None) -> ScoreRow:
+    return ScoreRow(
         name=log.name,
         sigma=log.sigma,
         accuracies=tuple(float(a) for a in certified_accuracy(log, radii)),
@@ -220,7 +220,7 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
     )
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[ScoreRow]) -> list[str]:
     notes = [f"{_errors_note(rows)} ± is one standard error over the images."]
     if any(row.difference for row in rows):
         counts = {row.difference.images for row in rows if row.difference}
@@ -243,7 +243,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _limits(rows: Sequence[Row]) -> list[str]:
+def _limits(rows: Sequence[ScoreRow]) -> list[str]:
     """What limits the certificates of a row: unfinished, or of ordinary noise."""
     limits = [
         f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
@@ -260,7 +260,7 @@ def _limits(rows: Sequence[Row]) -> list[str]:
     return limits
 
 
-def _errors_note(rows: Sequence[Row]) -> str:
+def _errors_note(rows: Sequence[ScoreRow]) -> str:
     cases = dict.fromkeys((row.alpha, row.images) for row in rows)
     expected = "; ".join(
         f"{alpha:g} · {images:,} = {alpha * images:g}"

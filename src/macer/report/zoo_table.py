@@ -6,7 +6,15 @@ from pathlib import Path
 from macer.certification.journal import read_journal
 from macer.errors import Mistake
 from macer.report.logs import read_log
-from macer.report.tables import RADII, Row, images_text, setting, tabulate, thousands, with_error
+from macer.report.tables import (
+    RADII,
+    ScoreRow,
+    images_text,
+    setting,
+    tabulate,
+    thousands,
+    with_error,
+)
 from macer.runs.names import JOURNAL
 from macer.runs.run import load_model, model_file
 from macer.runs.zoo import PREFIX, shipped_certificates, zoo_names
@@ -25,7 +33,7 @@ class ZooModel:
     sigma: float
     parameters: int
     bytes: int
-    scores: Row | None
+    scores: ScoreRow | None
 
     def cells(self) -> tuple[str, ...]:
         """The cells of HEADER; ACR, images, n and α are empty where there are no scores."""
@@ -57,7 +65,7 @@ def _model(target: str) -> ZooModel:
     )
 
 
-def _scores(target: str) -> Row | None:
+def _scores(target: str) -> ScoreRow | None:
     folder = shipped_certificates(target)
     if not folder.is_dir() or not _of_radii(folder, target):
         return None

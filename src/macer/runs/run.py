@@ -100,10 +100,8 @@ class Run:
             )
         try:
             return TrainRecipe(**from_flat(fields) if is_flat(fields) else fields)
-        except (TypeError, Mistake) as error:
-            raise Mistake(
-                f"{self.manifest} must have a recipe that this macer knows: {error}"
-            ) from error
+        except (TypeError, OverflowError, Mistake) as error:
+            raise _unknown_recipe(self, error) from error
 
     def read_metrics(self) -> list[Metrics]:
         """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""
@@ -217,8 +215,12 @@ def _check_same(
     manifest, folder = run.read_manifest(), run.folder
     if manifest["recipe"] is None:
         raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
-    # A field that came after the run began had no effect on it, as its default has none.
-    recorded, asked = (_plain(each.flat()) for each in (complete(run.read_recipe()), recipe))
+    began = run.read_recipe()
+    if began.loss.name == recipe.loss.name:
+        # A setting that came after the run began had no effect on it, as its default has none.
+        # The settings of another loss are left alone: to complete them would import its code.
+        began = _completed(began, run, complete)
+    recorded, asked = _plain(began.flat()), _plain(recipe.flat())
     for name in recorded:
         if asked.get(name) != recorded[name]:
             raise Mistake(
@@ -232,6 +234,19 @@ def _check_same(
                 f"{name} must be the model that {folder} began with; the SHA-256 of "
                 f"{asked[name]} differs"
             )
+
+
+def _completed(
+    recipe: TrainRecipe, run: Run, complete: Callable[[TrainRecipe], TrainRecipe]
+) -> TrainRecipe:
+    try:
+        return complete(recipe)
+    except Mistake as mistake:
+        raise _unknown_recipe(run, mistake) from mistake
+
+
+def _unknown_recipe(run: Run, error: Exception) -> Mistake:
+    return Mistake(f"{run.manifest} must have a recipe that this macer knows: {error}")
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

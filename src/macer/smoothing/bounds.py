@@ -91,7 +91,7 @@ class Bound(NamedTuple):
 
     lower: Callable[[Tally, Tensor, int, float], Floats]
     soft: bool  # of the classifier smoothed by softmax outputs; else by votes
-    least: int = 1  # the least n for which `lower` is defined
+    least: int = 1  # `lower` is defined from this n on
 
     def totals(self, tally: Tally) -> Tensor:
         """What the bound counts, (images, classes): Σz for a soft bound, else votes."""

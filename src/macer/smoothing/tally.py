@@ -20,7 +20,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def zeros(cls, images: int, betas: int, classes: int, device: torch.device) -> "Tally":
-        """The tally of images of which no sample is drawn yet."""
+        """The tally of images before their first sample."""
         shapes = ((images, classes), (images, betas, classes), (images, betas, classes))
         return cls(*(torch.zeros(shape, dtype=torch.int64, device=device) for shape in shapes))
 

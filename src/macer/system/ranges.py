@@ -1,7 +1,7 @@
 """The range of a setting, written at its type: `sigma: Positive`."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -36,18 +36,18 @@ Share = Annotated[float, Range(0, 1, with_high=True, text="in [0, 1]")]
 Decay = Annotated[float, Range(0, 1, text="in [0, 1)")]
 
 
-def check_ranges(owner: type | Callable[..., Any], values: Mapping[str, Any]) -> None:
-    """Refuse the first value outside of the range at its annotation.
+def check_ranges(hints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Refuse the first value outside of the range at its type.
 
     Also refuse numbers that float32 or int64 cannot hold.
 
     Args:
-        owner: the dataclass, or the function with keyword arguments, that the values are for.
+        hints: the types of the values, by their names; see `hints_of`.
     """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for rule in _ranges(owner).get(name, ()):
+        for rule in _ranges_in(hints.get(name)):
             if not rule.holds(value):
                 raise wrong(name, rule.text or f"at least {rule.low:g}", value)
             if rule.most is not None and value > rule.most:
@@ -59,9 +59,9 @@ def check_ranges(owner: type | Callable[..., Any], values: Mapping[str, Any]) ->
 
 
 @cache
-def _ranges(owner: type | Callable[..., Any]) -> dict[str, tuple[Range, ...]]:
-    hints = get_type_hints(owner, include_extras=True)
-    return {name: tuple(_ranges_in(hint)) for name, hint in hints.items()}
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields, with their ranges."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def _ranges_in(hint: Any) -> Iterator[Range]:

@@ -92,9 +92,11 @@ def _typed(name: str, value: Any, hint: Any, remedy: str) -> Any:
         if not isinstance(value, str) or value not in choices:
             raise wrong(name, f"one of {', '.join(choices)}", value, remedy)
         return value
-    if origin in (Union, UnionType):  # X | None
-        [kind] = set(choices) - {NoneType}
-        return None if value is None else _typed(name, value, kind, remedy)
+    if origin in (Union, UnionType):
+        kinds = [kind for kind in choices if kind is not NoneType]
+        if value is None or len(kinds) > 1:
+            return value
+        return _typed(name, value, kinds[0], remedy)  # X | None
     if origin is tuple:
         return _list_of(name, value, choices[0], remedy)
     return _SIMPLE[hint](name, value, remedy) if hint in _SIMPLE else value  # checks itself

@@ -34,7 +34,7 @@ def given_folder(folder: Path | str | None) -> Path:
 
 
 def given_device(device: torch.device | str) -> torch.device:
-    """A device that is there."""
+    """A device of this machine, or a Mistake."""
     require_type("device", device, str | torch.device, "cpu or cuda")
     try:
         found = torch.device(device)

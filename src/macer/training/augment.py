@@ -5,12 +5,12 @@ from torch import Tensor
 
 
 def augment(images: Tensor, offsets: Tensor, flips: Tensor, *, padding: int) -> Tensor:
-    """Pad with zeros, crop each image to its old size at its own offset, flip where told.
+    """Pad with zeros, crop each image to its old size at its own offset, flip some.
 
     Args:
         images: (images, channels, height, width)
         offsets: (images, 2) integers (down, right) in 0 … 2·padding
-        flips: (images,) bool
+        flips: (images,) bool, which images are flipped
     """
     n, channels, height, width = images.shape
     padded = torch.nn.functional.pad(images, (padding, padding, padding, padding))
