@@ -22,18 +22,14 @@ def zoo() -> Result:
 def recipes() -> Result:
     """List the recipes that come with macer."""
     keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # names contain the data set
-    recipes = {name: {"lam": None} | named_recipe(name).flat() for name in recipe_names()}
-    rows = [(name, *(_cell(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
+    recipes = {name: {"lam": 0.0} | named_recipe(name).flat() for name in recipe_names()}
+    rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
     print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
     listed = [
         {"name": name, **{key: recipe[key] for key in ("dataset", *keys)}}
         for name, recipe in recipes.items()
     ]
     return {"recipes": listed}
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None else str(value)
 
 
 def data(*, data: Data = None, download: str | None = None) -> Result:

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from macer import __version__
-from macer.recipes import TrainRecipe
 from macer.system.processes import is_first
 from macer.system.text import one_line
 
@@ -101,8 +100,6 @@ def print_document(command: str | None, content: Mapping[str, Any]) -> None:
 
 def plain(value: Any) -> Any:
     """A value for JSON: records as objects, paths as strings, NaN and infinity as null."""
-    if isinstance(value, TrainRecipe):
-        return plain(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):

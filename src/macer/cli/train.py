@@ -85,7 +85,9 @@ def train(
             code=code,
         )
     source = f" --data {shlex.quote(str(data))}" if data else ""
-    return {"run": folder, "recipe": recipe, "fields": asked} | _print_result(folder, asked, source)
+    return {"run": folder, "recipe": recipe, "fields": asked.flat()} | _print_result(
+        folder, asked, source
+    )
 
 
 def _print_result(folder: Path, asked: TrainRecipe, source: str) -> Result:
