@@ -1,16 +1,20 @@
 """A loss as the training loop sees it: a function, its settings, and its use of the epoch."""
 
+import contextlib
+import functools
 import inspect
+import sys
 from collections.abc import Callable, Hashable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor
 
 from macer.errors import Mistake
 from macer.recipes.fields import FIELDS
-from macer.recipes.loss import Loss
+from macer.recipes.loss import NAME, Loss
 from macer.system.ranges import check_ranges
-from macer.system.typed import typed_values
+from macer.system.typed import is_simple, kind_of, may_be_none, typed_values
 from macer.system.user_code import nearest
 
 Settings = Mapping[str, Any]
@@ -46,22 +50,72 @@ def settings_of(loss: Callable[..., Any], name: str) -> dict[str, SettingOf]:
     Args:
         name: of the loss, for messages.
     """
-    hints = get_type_hints(loss, include_extras=True)
-    arguments = inspect.signature(loss).parameters.values()
-    settings = {
-        argument.name: SettingOf(hints.get(argument.name, type(argument.default)), argument.default)
-        for argument in arguments
-        if argument.kind is argument.KEYWORD_ONLY
-    }
-    for setting, (_, default) in settings.items():
+    settings = {}
+    for setting, argument in _keyword_arguments(loss, name).items():
         if setting in FIELDS:
             raise Mistake(
                 f"the loss {name} must not have a setting {setting}, which is a field of every "
                 "recipe; read batch.recipe, or choose another name"
             )
-        if default is inspect.Parameter.empty:
+        if setting == NAME:
+            raise Mistake(
+                f"the loss {name} must not have a setting {setting}, which is the name of the loss "
+                "in a recipe; choose another name"
+            )
+        if argument.default is argument.empty:
             raise Mistake(f"the setting {setting} of the loss {name} must have a default, got none")
+        settings[setting] = SettingOf(_type_of(argument, loss), argument.default)
+        _check_type(setting, settings[setting].hint, name)
     return settings
+
+
+def _keyword_arguments(loss: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    """The keyword-only arguments of a loss, whose first argument must be a Batch."""
+    try:
+        signature = inspect.signature(loss)
+    except ValueError as error:
+        raise Mistake(f"the loss {name} must be a function in Python: {error}") from error
+    try:
+        signature.bind_partial(None)
+    except TypeError as error:
+        raise Mistake(f"the loss {name} must take a Batch, got {name}{signature}") from error
+    arguments = signature.parameters.items()
+    return {key: argument for key, argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+
+
+def _type_of(argument: inspect.Parameter, loss: Callable[..., Any]) -> Any:
+    """The annotation of a setting, or the type of its default."""
+    hint = argument.annotation
+    if hint is argument.empty:
+        hint = type(argument.default)
+    function = loss.func if isinstance(loss, functools.partial) else loss
+    module = sys.modules.get(function.__module__)
+    names = vars(module) if module else {}
+    # Other annotations are not looked up: their types may be imported for a type checker alone.
+    holder = SimpleNamespace(__annotations__={argument.name: hint})
+    with contextlib.suppress(NameError, TypeError, SyntaxError):  # a string that names no type
+        hint = get_type_hints(holder, names, include_extras=True)[argument.name]
+    return hint
+
+
+def _check_type(setting: str, hint: Any, name: str) -> None:
+    """Refuse a type that a recipe's file or a flag cannot give."""
+    got = inspect.formatannotation(hint)
+    if not is_simple(hint):
+        raise Mistake(
+            f"the setting {setting} of the loss {name} must be a float, int, bool, str, a "
+            f"Literal of strings, or one of these | None, got {got}"
+        )
+    if setting == "lam" and (may_be_none(hint) or kind_of(hint) not in (float, int)):
+        raise Mistake(
+            f"the setting lam of the loss {name} must be a float, since it follows lam_schedule, "
+            f"got {got}; or choose another name"
+        )
+    if setting == "teacher" and kind_of(hint) is not str:
+        raise Mistake(
+            f"the setting teacher of the loss {name} must be a str, since it names a model, "
+            f"got {got}; or choose another name"
+        )
 
 
 def checked(given: Loss, loss: Callable[..., Any]) -> Loss:
@@ -75,6 +129,7 @@ def checked(given: Loss, loss: Callable[..., Any]) -> Loss:
                 f"{listed}"
             )
     values = {setting: given.get(setting, known[setting].default) for setting in known}
-    values = typed_values({setting: known[setting].hint for setting in known}, values)
-    check_ranges(loss, values)
+    hints = {setting: known[setting].hint for setting in known}
+    values = typed_values(hints, values)
+    check_ranges(hints, values)
     return Loss(given.name, **values)

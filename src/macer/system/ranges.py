@@ -1,11 +1,10 @@
 """The range of a setting, written at its type: `sigma: Positive`."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from macer.system.typed import wrong
 
@@ -36,32 +35,30 @@ Share = Annotated[float, Range(0, 1, with_high=True, text="in [0, 1]")]
 Decay = Annotated[float, Range(0, 1, text="in [0, 1)")]
 
 
-def check_ranges(owner: type | Callable[..., Any], values: Mapping[str, Any]) -> None:
+def check_ranges(hints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Refuse the first value outside of the range at its annotation.
 
-    Also refuse numbers that float32 or int64 cannot hold.
+    Also refuse NaN, and numbers that float32 or int64 cannot hold.
 
     Args:
-        owner: the dataclass, or the function with keyword arguments, that the values are for.
+        hints: the annotations of the values, by name.
     """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for rule in _ranges(owner).get(name, ()):
+        for rule in _ranges_in(hints[name]):
             if not rule.holds(value):
                 raise wrong(name, rule.text or f"at least {rule.low:g}", value)
             if rule.most is not None and value > rule.most:
                 raise wrong(name, f"at most {rule.most:,}", value)
         if isinstance(value, float) and value > LARGEST:
             raise wrong(name, f"at most {LARGEST:g}", value)
+        if isinstance(value, float) and not value >= -LARGEST:  # NaN is no such number either
+            raise wrong(name, f"at least {-LARGEST:g}", value)
         if isinstance(value, int) and value >= BEYOND_INTEGERS:
             raise wrong(name, "below 2⁶³", value)
-
-
-@cache
-def _ranges(owner: type | Callable[..., Any]) -> dict[str, tuple[Range, ...]]:
-    hints = get_type_hints(owner, include_extras=True)
-    return {name: tuple(_ranges_in(hint)) for name, hint in hints.items()}
+        if isinstance(value, int) and value < -BEYOND_INTEGERS:
+            raise wrong(name, "at least −2⁶³", value)
 
 
 def _ranges_in(hint: Any) -> Iterator[Range]:
