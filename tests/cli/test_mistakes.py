@@ -14,7 +14,7 @@ MISTAKES = [
     ("certfy run", 'Unknown command "certfy". Did you mean "certify"?'),
     ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
     # train
-    ("train", 'Command "train" parameter --recipe requires an argument.'),
+    ("train", "train must have a recipe, got none; `macer recipes` lists them\n"),
     ("train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them, "),
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),

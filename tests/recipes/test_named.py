@@ -258,8 +258,8 @@ def test_an_unknown_recipe_is_refused_with_the_nearest(capsys):
         ),
         (b"sigma = -1\n", "sigma must be > 0, got -1.0"),
         (b"loss = 5\n", "loss must be a Loss, the name of one, or a table"),
-        (b"[loss]\nlam = 5\n", "loss must be a Loss, the name of one, or a table"),
-        (b"[loss]\nname = 5\n", "loss must be a Loss, the name of one, or a table"),
+        (b"[loss]\nlam = 5\n", "loss must be a table with the name of one and its"),
+        (b"[loss]\nname = 5\n", "loss must be a table with the name of one and its"),
         (b'[loss]\nname = "mcer"\n', "unknown loss 'mcer', did you mean 'macer'?"),
         (
             b'[loss]\nname = "macer"\nbta = 5\n',

@@ -1,8 +1,8 @@
 """The flags of `macer train RECIPE`: fields of the recipe, and settings of its loss."""
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import make_dataclass
 from importlib.resources import files
 from types import FunctionType
@@ -15,12 +15,14 @@ from docstring_parser import parse
 from macer.cli.train import train
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, read_recipe
-from macer.recipes.fields import FIELDS, MACER
+from macer.recipes.fields import FIELDS, MACER, whole_number
 from macer.recipes.loss import as_loss
-from macer.recipes.named import check_fields
+from macer.recipes.named import check_fields, naming
+from macer.system.typed import kind_of
 from macer.system.user_code import check_admitted, nearest
 
 _HELP = {"--help", "-h", "--version"}
+_GENERAL = {"help", "version", "json"}  # flags of every command
 _EMPTY = "--empty-"  # makes a list empty
 
 
@@ -40,15 +42,19 @@ def train_command(given: Sequence[str]) -> App:
     """The command `train` for what was typed, with a flag for each setting of its loss."""
     words = _read(given)
     if words.recipe is None:
+        if _HELP.isdisjoint(given):
+            raise Mistake("train must have a recipe, got none; `macer recipes` lists them")
         return App(name="train", default_command=train)
     recipe, code = words.recipe, words.flags.get("--code", ())
     values = read_recipe(recipe)
     check_fields(recipe, values)
-    loss = _loss(words, as_loss(values.pop("loss", MACER)))
+    with naming(recipe):
+        of_file = as_loss(values.pop("loss", MACER))
+    loss = _loss(words, of_file)
 
     def from_file(app: App, commands: tuple[str, ...], arguments: Any) -> None:
         """Let the recipe's file give what no flag gives; code only if --code admits it."""
-        with _naming(recipe):
+        with naming(recipe):
             whole = TrainRecipe(**values)
         fields = {name: getattr(whole, name) for name in values}
         # With no command's name: a field that is named like a command would be passed over.
@@ -61,15 +67,6 @@ def train_command(given: Sequence[str]) -> App:
         _check_flags(loss.name, names, words.flags)  # before torch is imported
     command = _with_settings(loss, words)
     return App(name="train", default_command=command, config=from_file)
-
-
-@contextmanager
-def _naming(recipe: str | None) -> Iterator[None]:
-    """Name the recipe in the message of a mistake in its file."""
-    try:
-        yield
-    except Mistake as mistake:
-        raise Mistake(f"recipe {recipe}: {mistake}") from mistake
 
 
 def _loss(words: Words, of_file: Loss) -> Loss:
@@ -120,15 +117,15 @@ def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
     from macer.losses import find_objective
     from macer.losses.objective import checked, settings_of
 
-    loss = find_objective(given.name).loss
-    with _naming(words.recipe):
+    with naming(words.recipe or "") if words.last("--loss") is None else nullcontext():
+        loss = find_objective(given.name).loss
         values = checked(given, loss)
     _check_flags(given.name, values, words.flags)
     helps = {entry.arg_name: entry.description for entry in parse(loss.__doc__ or "").params}
     group = Group(f"Settings of the loss {given.name}")
     hints = {name: setting.hint for name, setting in settings_of(loss, given.name).items()}
     columns = [
-        (name, Annotated[hints[name], Parameter(help=helps.get(name), group=group)], value)
+        (name, _flag(name, hints[name], Parameter(help=helps.get(name), group=group)), value)
         for name, value in values.items()
     ]
     # cyclopts takes a class without a module of its own for a builtin type.
@@ -145,6 +142,13 @@ def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
     return command
 
 
+def _flag(setting: str, hint: Any, parameter: Parameter) -> Any:
+    """The type of a flag for a setting: its name is exactly the setting's, an integer is whole."""
+    exact = Parameter(name=f"--{setting.replace('_', '-')}")
+    whole = Parameter(converter=whole_number) if kind_of(hint) is int else Parameter()
+    return Annotated[hint, whole, exact, parameter]
+
+
 def _names_of_settings(loss: str) -> list[str] | None:
     """The settings of a loss of macer, read from its file: importing it takes as long as torch."""
     name = loss.replace("-", "_")
@@ -159,16 +163,17 @@ def _names_of_settings(loss: str) -> list[str] | None:
 
 def _check_flags(loss: str, settings: Collection[str], flags: Iterable[str]) -> None:
     """Refuse a setting that is named like a flag of `train`, and a flag of no setting."""
-    own = train.__annotations__.keys() | FIELDS
-    for setting in own.intersection(settings):
-        raise Mistake(
-            f"the loss {loss} must not have a setting {setting}, which is a flag of macer "
-            "train; choose another name"
-        )
+    own = (train.__annotations__.keys() - {"fields", "settings", "return"}) | {*FIELDS, *_GENERAL}
+    for setting in settings:
+        if setting in own or setting.removeprefix("no_") in own.union(settings) - {setting}:
+            raise Mistake(
+                f"the loss {loss} must not have a setting {setting}, which is a flag of macer "
+                "train; choose another name"
+            )
     known = [name.replace("_", "-") for name in sorted(own.union(settings))]
     for flag in flags:
         name = _name_of(flag)
-        if name not in known and flag not in _HELP:
+        if name not in known and flag.removeprefix("--") not in known and flag not in _HELP:
             listed = f"the settings {', '.join(settings)}" if settings else "no settings"
             raise Mistake(
                 f"unknown flag {flag}{nearest(name, known)}; the loss {loss} has {listed}"

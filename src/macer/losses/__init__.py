@@ -17,6 +17,7 @@ from macer.losses.smoothmix import smoothmix, smoothmix_phase
 from macer.losses.stability import stability
 from macer.losses.sun import sun, sun_phase
 from macer.recipes import TrainRecipe, named_recipe
+from macer.recipes.named import naming
 from macer.system.user_code import import_function, names_a_function, nearest
 
 LOSSES: dict[str, Objective] = {
@@ -65,7 +66,5 @@ def load_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
         code: modules that the file may name.
     """
     recipe = named_recipe(name, code=code)
-    try:
+    with naming(name):
         return completed(recipe)
-    except Mistake as mistake:
-        raise Mistake(f"recipe {name}: {mistake}") from mistake

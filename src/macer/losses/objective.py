@@ -1,9 +1,11 @@
 """A loss as the training loop sees it: a function, its settings, and its use of the epoch."""
 
+import contextlib
+import functools
 import inspect
-import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import partial
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor
@@ -12,7 +14,7 @@ from macer.errors import Mistake
 from macer.recipes.fields import FIELDS
 from macer.recipes.loss import NAME, Loss
 from macer.system.ranges import check_ranges
-from macer.system.typed import shown, typed_values, wrong
+from macer.system.typed import is_simple, kind_of, may_be_none, shown, typed_values
 from macer.system.user_code import nearest
 
 Settings = Mapping[str, Any]
@@ -48,59 +50,72 @@ def settings_of(loss: Callable[..., Any], name: str) -> dict[str, Setting]:
     Args:
         name: of the loss, for messages.
     """
+    settings = {}
+    for setting, argument in _keyword_arguments(loss, name).items():
+        if setting in FIELDS:
+            raise Mistake(
+                f"the loss {name} must not have a setting {setting}, which is a field of every "
+                "recipe; read batch.recipe, or choose another name"
+            )
+        if setting == NAME:
+            raise Mistake(
+                f"the loss {name} must not have a setting {setting}, which is the name of the loss "
+                "in a recipe; choose another name"
+            )
+        if argument.default is argument.empty:
+            raise Mistake(f"the setting {setting} of the loss {name} must have a default, got none")
+        settings[setting] = Setting(_type_of(argument, loss), argument.default)
+        _check_type(setting, settings[setting].hint, name)
+    return settings
+
+
+def _keyword_arguments(loss: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    """The keyword-only arguments of a loss, whose first argument must be a Batch."""
     try:
-        parameters = inspect.signature(loss).parameters.values()
+        signature = inspect.signature(loss)
     except (TypeError, ValueError):  # of functions that are written in C
         raise Mistake(f"the loss {name} must be a Python function, got {shown(loss)}") from None
-    arguments = [argument for argument in parameters if argument.kind is argument.KEYWORD_ONLY]
-    for argument in arguments:
-        _check_setting(argument, name)
-    hints = _hints(loss, arguments, name)
-    return {
-        argument.name: Setting(hints.get(argument.name, type(argument.default)), argument.default)
-        for argument in arguments
-    }
-
-
-def _check_setting(argument: inspect.Parameter, loss: str) -> None:
-    """Refuse a setting that a recipe's file or a recipe cannot have."""
-    if argument.name in FIELDS:
-        raise Mistake(
-            f"the loss {loss} must not have a setting {argument.name}, which is a field of every "
-            "recipe; read batch.recipe, or choose another name"
-        )
-    if argument.name == NAME:
-        raise Mistake(
-            f"the loss {loss} must not have a setting {NAME}, which is the loss's own name in its "
-            "table; choose another name"
-        )
-    if argument.default is argument.empty:
-        raise Mistake(
-            f"the setting {argument.name} of the loss {loss} must have a default, got none"
-        )
-
-
-def _hints(
-    loss: Callable[..., Any], settings: Iterable[inspect.Parameter], name: str
-) -> dict[str, Any]:
-    """The types of the settings alone: a module need not import those of other arguments."""
-
-    def annotated() -> None: ...
-
-    function = loss.func if isinstance(loss, partial) else loss
-    function = function if inspect.isroutine(function) else type(function).__call__
-    annotated.__annotations__ = {
-        setting.name: setting.annotation
-        for setting in settings
-        if setting.annotation is not setting.empty
-    }
-    names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
-        return get_type_hints(annotated, globalns=names, include_extras=True)
-    except NameError as error:
+        signature.bind_partial(None)
+    except TypeError as error:
+        raise Mistake(f"the loss {name} must take a Batch, got {name}{signature}") from error
+    arguments = signature.parameters.items()
+    return {key: argument for key, argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+
+
+def _type_of(argument: inspect.Parameter, loss: Callable[..., Any]) -> Any:
+    """The annotation of a setting, or the type of its default."""
+    hint = argument.annotation
+    if hint is argument.empty:
+        hint = type(argument.default)
+    function = loss.func if isinstance(loss, functools.partial) else loss
+    module = sys.modules.get(function.__module__)
+    names = vars(module) if module else {}
+    # Other annotations are not looked up: their types may be imported for a type checker alone.
+    holder = SimpleNamespace(__annotations__={argument.name: hint})
+    with contextlib.suppress(NameError, TypeError, SyntaxError):  # a string that names no type
+        hint = get_type_hints(holder, names, include_extras=True)[argument.name]
+    return hint
+
+
+def _check_type(setting: str, hint: Any, name: str) -> None:
+    """Refuse a type that a recipe's file or a flag cannot give."""
+    got = inspect.formatannotation(hint)
+    if not is_simple(hint):
         raise Mistake(
-            f"the loss {name} must have settings of types that its module imports: {error}"
-        ) from error
+            f"the setting {setting} of the loss {name} must be a float, int, bool, str, a "
+            f"Literal of strings, or one of these | None, got {got}"
+        )
+    if setting == "lam" and (may_be_none(hint) or kind_of(hint) not in (float, int)):
+        raise Mistake(
+            f"the setting lam of the loss {name} must be a float, since it follows lam_schedule, "
+            f"got {got}; or choose another name"
+        )
+    if setting == "teacher" and kind_of(hint) is not str:
+        raise Mistake(
+            f"the setting teacher of the loss {name} must be a str, since it names a model, "
+            f"got {got}; or choose another name"
+        )
 
 
 def checked(given: Loss, loss: Callable[..., Any]) -> Loss:
@@ -117,15 +132,4 @@ def checked(given: Loss, loss: Callable[..., Any]) -> Loss:
     hints = {setting: known[setting].hint for setting in known}
     values = typed_values(hints, values)
     check_ranges(hints, values)
-    for setting, value in values.items():
-        _check_writable(setting, value)
     return Loss(given.name, **values)
-
-
-def _check_writable(setting: str, value: object) -> None:
-    """Refuse a value that a run's manifest cannot hold."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        remedy = "a recipe is written into files"
-        raise wrong(setting, "numbers, strings, or lists of them", value, remedy) from None

@@ -12,11 +12,11 @@ from cyclopts import Parameter, Token
 
 from macer.errors import Mistake
 from macer.recipes.loss import Loss, as_loss
-from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges, hints_of
-from macer.system.typed import check_types, shown
+from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges
+from macer.system.typed import check_types, hints_of, shown
 
 
-def _whole_number(_: Any, tokens: Sequence[Token]) -> int:
+def whole_number(_: Any, tokens: Sequence[Token]) -> int:
     """Refuse 4.5 where an integer is asked for, rather than truncate it."""
     try:
         return int(tokens[0].value)
@@ -24,7 +24,7 @@ def _whole_number(_: Any, tokens: Sequence[Token]) -> int:
         raise ValueError(f"must be a whole number, got {tokens[0].value}") from None
 
 
-Whole = Annotated[int, Parameter(converter=_whole_number)]
+Whole = Annotated[int, Parameter(converter=whole_number)]
 Natural = Annotated[Whole, Range(0)]
 Count = Annotated[Whole, Range(1, most=10**6)]
 Steps = Annotated[Whole, Range(0, most=10**4)]

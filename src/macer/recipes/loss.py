@@ -58,6 +58,11 @@ def as_loss(value: object) -> Loss:
         return Loss(value)
     if isinstance(value, Mapping) and isinstance(value.get(NAME), str):
         return Loss(value[NAME], **{str(name): value[name] for name in value if name != NAME})
+    if isinstance(value, Mapping | list) and not isinstance(value, Loss):
+        raise Mistake(
+            f"loss must be a table with the name of one and its settings, got {shown(value)}; "
+            'write: [loss] name = "macer", each on its own line'
+        )
     raise Mistake(
         f"loss must be a Loss, the name of one, or a table with a name and settings, got "
         f"{shown(value)}; a recipe is written into files: name it as package.module:function"

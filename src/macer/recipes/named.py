@@ -2,15 +2,16 @@
 
 import json
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from macer.errors import Mistake
-from macer.recipes.fields import FIELDS, TrainRecipe
-from macer.recipes.loss import Loss, as_loss
+from macer.recipes.fields import FIELDS, MACER, TrainRecipe
+from macer.recipes.loss import as_loss
 from macer.recipes.older import FLAT, SETTINGS, from_flat
 from macer.system.files import read_text
 from macer.system.user_code import check_admitted, nearest
@@ -51,11 +52,21 @@ def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
     """
     values = read_recipe(name)
     check_fields(name, values)
-    check_code(name, values, code)
-    try:
+    with naming(name):
+        loss = as_loss(values.get("loss", MACER))
+    for function in (values.get("model"), loss.name):
+        check_admitted(str(function), code, source=f"recipe {name}")
+    with naming(name):
         return TrainRecipe(**values)
+
+
+@contextmanager
+def naming(recipe: str) -> Iterator[None]:
+    """Say of a mistake in a recipe which recipe it is."""
+    try:
+        yield
     except Mistake as mistake:
-        raise Mistake(f"recipe {name}: {mistake}") from mistake
+        raise Mistake(f"recipe {recipe}: {mistake}") from mistake
 
 
 def check_fields(name: str, values: Mapping[str, Any]) -> None:
@@ -68,12 +79,6 @@ def check_fields(name: str, values: Mapping[str, Any]) -> None:
     if unknown := [field for field in values if field not in FIELDS]:
         guess = nearest(unknown[0], FIELDS)
         raise Mistake(f"recipe {name} has an unknown field {unknown[0]!r}{guess}")
-
-
-def check_code(name: str, values: Mapping[str, Any], code: Collection[str]) -> None:
-    """Refuse a recipe that names code of modules that were not admitted."""
-    for function in (values.get("model"), as_loss(values.get("loss", Loss())).name):
-        check_admitted(str(function), code, source=f"recipe {name}")
 
 
 def _misplaced(values: Mapping[str, Any]) -> list[str]:

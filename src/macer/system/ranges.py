@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from macer.system.typed import wrong
 
@@ -37,31 +36,29 @@ Decay = Annotated[float, Range(0, 1, text="in [0, 1)")]
 
 
 def check_ranges(hints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Refuse the first value outside of the range at its type.
+    """Refuse the first value outside of the range at its annotation.
 
-    Also refuse numbers that float32 or int64 cannot hold.
+    Also refuse NaN, and numbers that float32 or int64 cannot hold.
 
     Args:
-        hints: the types of the values, by their names; see `hints_of`.
+        hints: the annotations of the values, by name.
     """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for rule in _ranges_in(hints.get(name)):
+        for rule in _ranges_in(hints[name]):
             if not rule.holds(value):
                 raise wrong(name, rule.text or f"at least {rule.low:g}", value)
             if rule.most is not None and value > rule.most:
                 raise wrong(name, f"at most {rule.most:,}", value)
         if isinstance(value, float) and value > LARGEST:
             raise wrong(name, f"at most {LARGEST:g}", value)
+        if isinstance(value, float) and not value >= -LARGEST:  # NaN is no such number either
+            raise wrong(name, f"at least {-LARGEST:g}", value)
         if isinstance(value, int) and value >= BEYOND_INTEGERS:
             raise wrong(name, "below 2⁶³", value)
-
-
-@cache
-def hints_of(kind: type) -> dict[str, Any]:
-    """The types of a dataclass's fields, with their ranges."""
-    return get_type_hints(kind, include_extras=True)
+        if isinstance(value, int) and value < -BEYOND_INTEGERS:
+            raise wrong(name, "at least −2⁶³", value)
 
 
 def _ranges_in(hint: Any) -> Iterator[Range]:

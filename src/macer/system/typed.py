@@ -46,7 +46,7 @@ def check_types(settings: object, remedies: Mapping[str, str] | None = None) -> 
         remedies: what to do about a value of a wrong type, by the field's name.
     """
     kind: type = type(settings)
-    values = {field: getattr(settings, field) for field in _hints(kind)}
+    values = {field: getattr(settings, field) for field in hints_of(kind)}
     for field, value in typed_fields(kind, values, remedies).items():
         object.__setattr__(settings, field, value)
 
@@ -55,7 +55,7 @@ def typed_fields(
     kind: type, values: Mapping[str, Any], remedies: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Values for fields of a dataclass in the types of its annotations; refuse all others."""
-    return typed_values(_hints(kind), values, remedies)
+    return typed_values(hints_of(kind), values, remedies)
 
 
 def typed_values(
@@ -74,8 +74,9 @@ def typed_values(
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def hints_of(kind: type) -> dict[str, Any]:
+    """The annotations of a dataclass, with the ranges at them."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def _plain(value: object) -> object:
@@ -85,21 +86,42 @@ def _plain(value: object) -> object:
 
 
 def _typed(name: str, value: Any, hint: Any, remedy: str) -> Any:
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    origin, choices = get_origin(hint), get_args(hint)
+    kind = kind_of(hint)
+    origin, choices = get_origin(kind), get_args(kind)
+    if value is None and may_be_none(hint):
+        return None
     if origin is Literal:
         if not isinstance(value, str) or value not in choices:
             raise wrong(name, f"one of {', '.join(choices)}", value, remedy)
         return value
-    if origin in (Union, UnionType):
-        kinds = [kind for kind in choices if kind is not NoneType]
-        if value is None or len(kinds) > 1:
-            return value
-        return _typed(name, value, kinds[0], remedy)  # X | None
     if origin is tuple:
         return _list_of(name, value, choices[0], remedy)
-    return _SIMPLE[hint](name, value, remedy) if hint in _SIMPLE else value  # checks itself
+    return _SIMPLE[kind](name, value, remedy) if kind in _SIMPLE else value  # checks itself
+
+
+def kind_of(hint: Any) -> Any:
+    """The type of values at an annotation, without its range and without None."""
+    if get_origin(hint) is Annotated:
+        return kind_of(get_args(hint)[0])
+    if may_be_none(hint):
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        return kind_of(kinds[0]) if len(kinds) == 1 else hint
+    return hint
+
+
+def may_be_none(hint: Any) -> bool:
+    """Whether an annotation is a union with None."""
+    if get_origin(hint) is Annotated:
+        return may_be_none(get_args(hint)[0])
+    return get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
+
+
+def is_simple(hint: Any) -> bool:
+    """Whether values at an annotation are numbers, truths, or strings, perhaps some only."""
+    kind = kind_of(hint)
+    if get_origin(kind) is Literal:
+        return all(isinstance(choice, str) for choice in get_args(kind))
+    return kind in _SIMPLE
 
 
 def _list_of(name: str, value: Any, kind: Any, remedy: str) -> tuple[Any, ...]:
