@@ -1,5 +1,7 @@
 """Settings shared by all tests."""
 
+import signal
+
 import pytest
 import torch
 from tiny_models import tiny, tiny_with_batch_norm
@@ -8,6 +10,10 @@ from macer.models.networks import MODELS
 
 # Worker processes of pytest-xdist share the cores; one thread each keeps results repeatable.
 torch.set_num_threads(1)
+
+# A shell that runs the tests in the background has them ignore SIGINT, which some tests raise.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -360,6 +360,7 @@ def ended_by(number: signal.Signals) -> tuple[int, str]:
     return process.returncode, errors
 
 
+@pytest.mark.slow
 def test_a_stopped_certification_leaves_the_table_of_its_journal() -> None:
     """As a cluster's scheduler stops it."""
     code, errors = ended_by(signal.SIGTERM)
@@ -372,6 +373,7 @@ def test_a_stopped_certification_leaves_the_table_of_its_journal() -> None:
     assert [int(row[0]) for row in table(Path("killed"))[1:]] == sorted(done)
 
 
+@pytest.mark.slow
 def test_a_killed_certification_goes_on_where_it_stopped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -25,6 +25,8 @@ from macer.smoothing.bounds import clopper_pearson_lower
 from macer.smoothing.exact_noise import BITS, levels
 from macer.smoothing.radius import radius_lower
 
+pytestmark = pytest.mark.slow
+
 SIGMA, N0, N, IMAGES = 0.5, 20, 200, 1000
 LEVELS = (0.05, 0.001)
 CHANCE = 1e-5  # that a right bound fails a check

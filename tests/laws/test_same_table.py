@@ -18,6 +18,8 @@ from macer.data.sets import Split, load
 from macer.models.networks import lenet
 from macer.recipes import CertifyRecipe
 
+pytestmark = pytest.mark.slow
+
 SIGMA, IMAGES = 0.25, 13
 BATCH_SIZES, WORKERS = (1, 7, 64, 256, 1000), (1, 2, 4)
 ORDERS = ("natural", "reversed", "shuffled")
