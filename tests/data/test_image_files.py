@@ -183,14 +183,14 @@ def nets(tmp_path, monkeypatch):
 
 def test_imagenet_is_certified_audited_and_its_images_stay_bound(imagenet, nets, capsys):
     data = ["--data", str(imagenet)]
-    settings = ["--dataset", "imagenet", "--sigma", "0.25", "--n0", "20", "--n", "100"]
+    settings = ["--dataset", "imagenet", "--sigma", "0.25", "--n0", "20", "--n", "200"]
     certify = ["certify", "photo_nets:net", "--out", "out", *settings, *data]
     assert main([*certify, "--skip", "2"]) == 0
     rows = [line.split("\t") for line in Path("out/certificates.tsv").read_text().splitlines()]
     assert [row[0] for row in rows[1:]] == ["0", "2", "4"]
     assert [row[1] for row in rows[1:]] == ["0", "1", "2"]
     assert any(float(row[3]) > 0 for row in rows[1:])
-    assert main(["verify", "out", "--target", "photo_nets:net", "--resample", "1", *data]) == 0
+    assert main(["verify", "out", "--target", "photo_nets:net", "--resample", "3", *data]) == 0
     # Another picture in a file of the same size, which continues but does not verify.
     file = imagenet / "imagenet/val" / WNIDS[1] / f"{WNIDS[1]}_0.JPEG"
     content, size = file.read_bytes(), file.stat().st_size

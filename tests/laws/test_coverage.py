@@ -27,7 +27,7 @@ from macer.smoothing.radius import radius_lower
 
 pytestmark = pytest.mark.slow
 
-SIGMA, N0, N, IMAGES = 0.5, 20, 200, 1000
+SIGMA, N0, N, IMAGES = 0.5, 20, 200, 2000
 LEVELS = (0.05, 0.001)
 CHANCE = 1e-5  # that a right bound fails a check
 
