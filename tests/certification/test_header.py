@@ -103,7 +103,11 @@ def test_an_entry_that_this_macer_does_not_know_is_refused():
         ("alpha", 0, "alpha must be between 0 and 1, got '0'"),
         ("alpha", float("nan"), "alpha must be between 0 and 1"),
         ("sigma", 1e308, "sigma must be a number > 0"),
-        ("bound", "none", "bound must be one of clopper-pearson, hoeffding, bernstein, got 'none'"),
+        (
+            "bound",
+            "none",
+            "bound must be one of clopper-pearson, runner-up, hoeffding, bernstein, got 'none'",
+        ),
         ("weights_sha256", [1], "weights_sha256 must be a SHA-256"),
         ("device", "abacus", "device must be one of cpu, cuda"),
         ("seed", -1, r"seed must be in \[0, 2⁶³\)"),

@@ -59,7 +59,7 @@ def test_images_may_be_numpy_arrays():
                    "clopper-pearson bound, got 9"),
         ({"n": 13, "bound": "hoeffding"}, "n must be at least 14 to certify anything"),
         ({"n": 30, "bound": "bernstein"}, "n must be at least 37 to certify anything"),
-        ({"bound": "wald"}, "unknown bound 'wald'; choose from clopper-pearson, hoeffding"),
+        ({"bound": "wald"}, "unknown bound 'wald'; choose from clopper-pearson, runner-up"),
         ({"beta": 0.0, "bound": "hoeffding"}, "beta must be > 0, got 0.0"),
     ],
 )  # fmt: skip

@@ -159,5 +159,7 @@ def test_recipes_offer_the_bounds_of_the_table():
 
 
 def test_an_unknown_bound_is_refused():
-    with pytest.raises(Mistake, match=r"^unknown bound 'wald'; choose from clopper-pearson, hoeff"):
+    with pytest.raises(
+        Mistake, match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, hoeff"
+    ):
         bound_named("wald")

@@ -38,8 +38,8 @@ MUTANTS = {
     ),
     "bound rounded up": Mutant(
         "smoothing/bounds.py",
-        "DOWN = 1.0 - 2.0**-49",
-        "DOWN = 1.0 + 2.0**-49",
+        "DOWN = 1.0 - ULPS",
+        "DOWN = 1.0 + ULPS",
         "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
@@ -74,13 +74,13 @@ MUTANTS = {
     ),
     "sigma squared": Mutant(
         "certification/conclusions.py",
-        "radius = radius_lower(p_a, sigma)",
-        "radius = radius_lower(p_a, sigma**2)",
+        "radius = radius_lower(p_a, sigma, p_b)",
+        "radius = radius_lower(p_a, sigma**2, p_b)",
         "certification/test_conclusions.py",
     ),
     "no abstention": Mutant(
         "certification/conclusions.py",
-        "if p_a[i] > 0.5 else ABSTAIN",
+        "if p_a[i] > p_b[i] else ABSTAIN",
         "if p_a[i] > 0.0 else ABSTAIN",
         "certification/test_conclusions.py",
     ),

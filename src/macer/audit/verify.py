@@ -128,10 +128,13 @@ def _check_counts(record: Record, header: Header) -> None:
 
 def _follows(recorded: Certificate, again: Certificate, sigma: float) -> bool:
     """Whether a certificate is the one that its counts give, up to rounding in the last bits."""
-    rest = replace(recorded, radius=again.radius, p_a=again.p_a) == again
+    if (recorded.p_b is None) != (again.p_b is None):
+        return False
+    rest = replace(recorded, radius=again.radius, p_a=again.p_a, p_b=again.p_b) == again
     return (
         rest
         and math.isclose(recorded.p_a, again.p_a, rel_tol=_ROUNDING)
+        and math.isclose(recorded.p_b or 0.0, again.p_b or 0.0, rel_tol=_ROUNDING)
         and math.isclose(
             recorded.radius, again.radius, rel_tol=_ROUNDING, abs_tol=_ROUNDING * sigma
         )

@@ -17,4 +17,5 @@ class Certificate:
     estimation: tuple[int, ...]  # the same over the other samples
     drawn: int  # the number of these other samples
     squares: tuple[int, ...] = ()  # Σz², for a soft certificate
+    p_b: float | None = None  # the upper bound of every other class, if it is not 1 − p_a
     exact: bool = True  # the noise was exact; with ordinary noise, rounding is not accounted for

@@ -49,29 +49,30 @@ def conclude(
     """The certificates that two tallies of different samples support.
 
     ĉ_A ← top index in counts0                                           [Cohen+19, CERTIFY]
-    p̲_A ← LowerConfBound(counts[ĉ_A], n, 1 − α)
-    if p̲_A > ½ return ĉ_A and radius σΦ⁻¹(p̲_A), else ABSTAIN
+    p̲_A ← LowerConfBound(counts[ĉ_A], n, 1 − α);  p̄_B ← 1 − p̲_A, or the bound's own
+    if p̲_A > p̄_B return ĉ_A and radius σ/2·(Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)), else ABSTAIN
 
     Args:
         counts0, counts: with the soft moments at one β, (images, classes).
         drawn: the number of samples in each image's counts, n or 0; n for all if None.
         exact: whether the noise of the samples was exact.
     """
-    lower_bound = bound_named(bound)
-    selection, estimation = lower_bound.totals(counts0), lower_bound.totals(counts)
+    named = bound_named(bound)
+    selection, estimation = named.totals(counts0), named.totals(counts)
     selected = selected_classes(counts0, bound)
-    p_a = lower_bound.lower(counts, selected, n, alpha)
-    radius = radius_lower(p_a, sigma)
+    p_a, p_b = named.probabilities(counts, selected, n, alpha)
+    radius = radius_lower(p_a, sigma, p_b)
     return [
         Certificate(
-            label=int(selected[i]) if p_a[i] > 0.5 else ABSTAIN,
+            label=int(selected[i]) if p_a[i] > p_b[i] else ABSTAIN,
             radius=float(radius[i]),
             selected=int(selected[i]),
             p_a=float(p_a[i]),
             selection=tuple(selection[i].tolist()),
             estimation=tuple(estimation[i].tolist()),
             drawn=n if drawn is None else int(drawn[i]),
-            squares=tuple(counts.second[i].tolist()) if lower_bound.soft else (),
+            squares=tuple(counts.second[i].tolist()) if named.soft else (),
+            p_b=float(p_b[i]) if named.upper else None,
             exact=exact,
         )
         for i in range(len(selected))

@@ -43,6 +43,8 @@ class Record:
         """The object of the journal's line, without the line's number."""
         content = {name: value for name, value in asdict(self).items() if value != ""}
         del content["certificate"]["exact"]
+        if self.certificate.p_b is None:
+            del content["certificate"]["p_b"]
         return content
 
 
@@ -72,8 +74,8 @@ def _require(what: str, checks: Mapping[str, bool], content: Mapping[str, Any]) 
 
 
 def _check_certificate(idx: int, certificate: dict[str, Any]) -> None:
-    required = set(Certificate.__dataclass_fields__) - {"exact"}  # the header has it
-    if certificate.keys() | {"squares"} != required:
+    required = set(Certificate.__dataclass_fields__) - {"exact", "p_b"}  # the header has `exact`
+    if (certificate.keys() | {"squares"}) - {"p_b"} != required:
         raise Mistake(f"image {idx}: a certificate must have {', '.join(sorted(required))}")
     selection = certificate["selection"]
     classes = len(selection) if isinstance(selection, list) else 0
@@ -86,9 +88,14 @@ def _check_certificate(idx: int, certificate: dict[str, Any]) -> None:
         "label": is_whole(certificate["label"], ABSTAIN, classes - 1),
         "drawn": is_whole(certificate["drawn"], 0, MOST_VOTES),
         "radius": certificate["radius"] == 0 or is_number(certificate["radius"], 0, LARGEST_RADIUS),
-        "p_a": is_number(certificate["p_a"], -math.ulp(0.0), math.nextafter(1.0, 2.0)),
+        "p_a": _is_probability(certificate["p_a"]),
+        "p_b": "p_b" not in certificate or _is_probability(certificate["p_b"]),
     }
     _require(f"image {idx}", checks, certificate)
+
+
+def _is_probability(value: object) -> bool:
+    return is_number(value, -math.ulp(0.0), math.nextafter(1.0, 2.0))
 
 
 def _are_counts(value: object, classes: int) -> bool:

@@ -1,7 +1,7 @@
 """certificates.tsv: a journal's certificates as a table that other tools of this field read."""
 
-from collections.abc import Iterator
-from decimal import ROUND_FLOOR, Decimal
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,24 @@ def write_table(contents: Contents, path: Path) -> None:
 
 def table_lines(contents: Contents) -> Iterator[str]:
     """The lines of the table that a journal gives, in the order of the images' numbers."""
-    header = contents.header
-    unusual = _unusual_columns(header)
-    yield "\t".join((*COLUMNS, *unusual)) + "\n"
-    for idx in sorted(contents.records):
-        row = (*_row(header, contents.records[idx]), *map(str, unusual.values()))
-        yield "\t".join(row) + "\n"
+    return lines_of(contents.header, contents.records, _unusual_columns(contents.header))
+
+
+def lines_of(
+    header: Header, records: Mapping[int, Record], unusual: Mapping[str, Any]
+) -> Iterator[str]:
+    """A table's lines: the names of its columns, then one line per image in the order of numbers.
+
+    Args:
+        unusual: further columns, each with one value for all images.
+    """
+    numbers = sorted(records)
+    has_p_b = bool(numbers) and records[numbers[0]].certificate.p_b is not None
+    yield "\t".join((*COLUMNS, *(("p_b",) if has_p_b else ()), *unusual)) + "\n"
+    for idx in numbers:
+        p_b = records[idx].certificate.p_b
+        upper = () if p_b is None else (rounded(p_b, 12, ROUND_CEILING),)
+        yield "\t".join((*_row(header, records[idx]), *upper, *map(str, unusual.values()))) + "\n"
 
 
 def _unusual_columns(header: Header) -> dict[str, Any]:
@@ -72,5 +84,9 @@ def rounded_down(value: float, decimals: int = 6) -> str:
     """A radius in decimal, never larger than it is: 0.0 or six digits."""
     if value == 0:
         return "0.0"
-    digits = Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR)
-    return f"{digits:f}"
+    return rounded(value, decimals, ROUND_FLOOR)
+
+
+def rounded(value: float, decimals: int, rounding: str) -> str:
+    """A number in decimal, with so many digits behind the point."""
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding=rounding):f}"

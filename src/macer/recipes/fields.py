@@ -177,8 +177,8 @@ class CertifyRecipe:
     "Other samples that bound its probability."
     alpha: float = 0.001
     "Probability α that a certificate is false, for each image."
-    bound: Literal["clopper-pearson", "hoeffding", "bernstein"] = "clopper-pearson"
-    "Hard votes by Clopper–Pearson, or the soft classifier by Hoeffding or Bernstein."
+    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] = "clopper-pearson"
+    "Hard votes by Clopper–Pearson, alone or with the runner-up's bound; or the soft classifier."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."
     radius: float | None = None

@@ -1,6 +1,7 @@
-"""Confidence bounds of the selected class's probability, and the table that names them.
+"""Confidence bounds of the classes' probabilities, and the table that names them.
 
-Bounds are computed in float64 and rounded down, so that none of them is ever above its exact value.
+Bounds are computed in float64 and rounded to the safe side: a lower bound is never above its exact
+value, an upper bound never below it.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from macer.smoothing.tally import SOFT_UNIT, Tally
 Floats = NDArray[np.float64]
 
 # betaincinv, sqrt and ndtri are good to a few units in the last place; this is more than those.
-DOWN = 1.0 - 2.0**-49
+ULPS = 2.0**-49
+DOWN = 1.0 - ULPS
 
 
 def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
@@ -36,6 +38,16 @@ def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
         p = np.where(above, p * (1.0 - step), p)
         step = min(2.0 * step, 0.5)
     return np.where(count > 0, p, 0.0)
+
+
+def clopper_pearson_upper(count: ArrayLike, n: int, alpha: float) -> Floats:
+    """Upper bound of p at confidence 1 − α, one-sided, from `count` successes in n trials.
+
+    p̄ = 1 − the lower bound of the other outcome's probability;  1 for count = n
+    """
+    others = clopper_pearson_lower(n - np.asarray(count, dtype=np.float64), n, alpha)
+    upper: Floats = np.minimum(np.nextafter(1.0 - others, 2.0), 1.0)
+    return upper
 
 
 def hoeffding_lower(total: ArrayLike, n: int, alpha: float) -> Floats:
@@ -68,6 +80,32 @@ def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Fl
     return clopper_pearson_lower(_of_selected(tally.votes, selected), n, alpha)
 
 
+# The share of α that is for the other classes' upper bounds; the rest is for p̲_A. It was fixed
+# before anything was sampled: between .01 and .2 the radii hardly depend on it.
+RIVALS_SHARE = 0.1
+
+
+def _own_share(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+    return _clopper_pearson(tally, selected, n, (1 - RIVALS_SHARE) * alpha)
+
+
+def _runner_up(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+    """p̄_B: the largest upper bound of any class but ĉ_A, all of them at once at level wα.
+
+    p̄_c = UpperConfBound(counts[c] + nobody, n, 1 − wα/(K − 1)), c ≠ ĉ_A    [Jia+20, SimuEM]
+    p̄_B = max_c p̄_c
+
+    A sample that voted for nobody counts for every class: its noise may have been undecided, and
+    nobody knows whose vote it would have been.
+    """
+    votes = tally.votes
+    nobody = n - votes.sum(dim=1, keepdim=True)
+    rivals = votes.scatter(1, selected[:, None], -1).max(dim=1, keepdim=True).values
+    most = (rivals + nobody).squeeze(1).numpy().astype(np.float64)
+    # The bound grows with the count, so the largest one is that of the largest count.
+    return clopper_pearson_upper(most, n, RIVALS_SHARE * alpha / (votes.shape[1] - 1))
+
+
 def _hoeffding(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
     return hoeffding_lower(_of_selected(tally.first, selected) * SOFT_UNIT, n, alpha)
 
@@ -83,22 +121,33 @@ def _of_selected(totals: Tensor, selected: Tensor) -> Floats:
 
 
 class Bound(NamedTuple):
-    """How p_A is bounded, and from which samples.
+    """How p_A and p_B are bounded, and from which samples.
 
-    `lower(tally, ĉ_A, n, α)` is p̲_A of each image, at confidence 1 − α. It gets the totals of all
-    classes, so that a bound may look at the other classes too.
+    `lower(tally, ĉ_A, n, α)` is p̲_A of each image and `upper(tally, ĉ_A, n, α)` an upper bound of
+    every other class. With probability 1 − α both hold. Without `upper`, p̄_B is 1 − p̲_A.
     """
 
     lower: Callable[[Tally, Tensor, int, float], Floats]
     soft: bool  # of the classifier smoothed by softmax outputs; else by votes
     least: int = 1  # `lower` is defined from this n on
+    upper: Callable[[Tally, Tensor, int, float], Floats] | None = None
+
+    def probabilities(
+        self, tally: Tally, selected: Tensor, n: int, alpha: float
+    ) -> tuple[Floats, Floats]:
+        """(p̲_A, p̄_B) of each image; p̄_B ≤ 1 − p̲_A, since probabilities add up to 1."""
+        p_a = self.lower(tally, selected, n, alpha)
+        p_b = 1.0 - p_a  # exact for p̲_A ≥ ½; below that it certifies nothing
+        if self.upper is not None:
+            p_b = np.minimum(self.upper(tally, selected, n, alpha), p_b)
+        return p_a, p_b
 
     def totals(self, tally: Tally) -> Tensor:
         """What the bound counts, (images, classes): Σz for a soft bound, else votes."""
         return tally.first if self.soft else tally.votes
 
     def largest(self, n: int, alpha: float) -> float:
-        """The bound where each of the n samples is entirely for the class; 0 for too few."""
+        """p̲_A where each of the n samples is entirely for the class; 0 for too few."""
         if n < self.least:
             return 0.0
         one = int(1 / SOFT_UNIT) if self.soft else 1
@@ -109,6 +158,7 @@ class Bound(NamedTuple):
 # Whether a bound is soft and how many samples it needs is read here, never from its name.
 BOUNDS = {
     "clopper-pearson": Bound(_clopper_pearson, soft=False),
+    "runner-up": Bound(_own_share, soft=False, upper=_runner_up),
     "hoeffding": Bound(_hoeffding, soft=True),
     "bernstein": Bound(_bernstein, soft=True, least=2),
 }

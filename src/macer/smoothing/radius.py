@@ -5,7 +5,7 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.special import ndtri as Phi_inv
 
-from macer.smoothing.bounds import DOWN, Floats
+from macer.smoothing.bounds import DOWN, ULPS, Floats
 
 
 def certified_radius(
@@ -26,13 +26,24 @@ def certified_radius(
     return radius
 
 
-def radius_lower(p_a_lower: Floats, sigma: float) -> Floats:
-    """The certified radius at a lower bound of p_A and p_B ≤ 1 − p_A, rounded down.
+def radius_lower(p_a: Floats, sigma: float, p_b: Floats | None = None) -> Floats:
+    """The certified radius at a lower bound of p_A and an upper bound of p_B, rounded down.
 
-    σ/2 · [Φ⁻¹(p) − Φ⁻¹(1 − p)] = −σΦ⁻¹(1 − p);  0 where p ≤ ½      [Cohen+19, CERTIFY]
+    σ/2 · [Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)];  0 where p̲_A ≤ p̄_B                 [Cohen+19, Thm. 1]
 
     By SciPy's Φ⁻¹: torch's differs in its last bits with the processor's instruction set.
+
+    Args:
+        p_b: 1 − p̲_A if None, as in CERTIFY; the radius is then σΦ⁻¹(p̲_A).
     """
-    q_a = 1.0 - np.maximum(p_a_lower, 0.5)  # exact for ½ ≤ p ≤ 1
-    radius: Floats = sigma * -ndtri(q_a) * DOWN + 0.0  # −0.0 + 0.0 = 0.0
-    return radius
+    p_b = 1.0 - p_a if p_b is None else p_b
+    certified = p_a > p_b
+    p_a, p_b = np.where(certified, p_a, 0.5), np.where(certified, p_b, 0.5)
+    # 1 − p is exact for p ≥ ½, and Φ⁻¹ of a small number is accurate.
+    own = np.where(p_a >= 0.5, -ndtri(1.0 - p_a), ndtri(p_a))
+    rivals = -ndtri(p_b)
+    # Each term is good to a few units in its last place. Where they have different signs, the
+    # difference of large terms is a small one, with their errors.
+    lost = (np.abs(own) + np.abs(rivals)) - np.abs(own + rivals)
+    radius: Floats = sigma / 2 * (own + rivals) * DOWN - sigma / 2 * lost * ULPS
+    return np.maximum(radius, 0.0) + 0.0  # −0.0 + 0.0 = 0.0
