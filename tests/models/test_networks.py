@@ -110,6 +110,7 @@ def test_lenet_is_relu_then_pool_with_its_gradients() -> None:
         ("resnet20", (3, 3, 3), 2),
         ("resnet50", (3, 4, 6, 3), 3),
         ("resnet110", (18, 18, 18), 2),
+        ("small12", (1, 2, 2), 2),
         ("wide14", (4, 2), 2),
     ],
 )
@@ -124,6 +125,27 @@ def test_resnets_are_their_paper_layer_by_layer(
 
 
 # Laws
+
+
+def products(name: str) -> int:
+    """The products in the convolutions and linear layers of a network, for one image."""
+    counts = []
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        counts.append(output.numel() * layer.weight[0].numel())
+
+    model = built(name).eval()
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            layer.register_forward_hook(count)
+    with torch.no_grad():
+        model(images(name, 1))
+    return sum(counts)
+
+
+def test_small12_is_at_least_eight_times_cheaper_than_wide14() -> None:
+    assert products("small12") == pytest.approx(49.0e6, rel=0.01)
+    assert products("wide14") > 8.9 * products("small12")
 
 
 @every_model
@@ -274,6 +296,15 @@ def test_gradients_per_image_through_torch_func(name: str) -> None:
             + (14 * 256**2 + 6 * 256)
             + (18 * 256**2 + 4 * 256)
             + 2_570,
+        ),
+        # w = 48, 96, 192, and a stem of 48·48 + 96: fc 192·10 + 10.
+        (
+            "small12",
+            10,
+            2_400
+            + sum(18 * w**2 + 4 * w for w in (48, 96, 192))
+            + sum(14 * w**2 + 6 * w for w in (96, 192))
+            + 1_930,
         ),
         # Published with torchvision's weights.
         ("resnet50", 1000, 25_557_032),
@@ -430,7 +461,7 @@ def test_an_unknown_name_is_refused_with_the_choices(name: str) -> None:
     hint = ", did you mean 'lenet'?" if name == "lenett" else ""
     assert refusal(lambda: build_model(name, num_classes=10, shape=CIFAR)) == (
         f"unknown model {name!r}{hint}; choose from lenet, resnet18, resnet20, resnet50, "
-        "resnet110, wide14, or name a function of your own as package.module:function"
+        "resnet110, small12, wide14, or name a function of your own as package.module:function"
     )
 
 

@@ -253,6 +253,22 @@ def wide14(*, num_classes: int, channels: int) -> nn.Module:
     )
 
 
+def small12(*, num_classes: int, channels: int) -> nn.Module:
+    """Twelve narrow layers for 32×32 images, made for a CPU: a ninth of wide14's operations.
+
+    One block at half the size and two each at a quarter and an eighth; 48 channels fill vector
+    registers of 16 floats. 1.5 million parameters, 49 million products per image.
+    """
+    return resnet(
+        BasicBlock,
+        blocks=(1, 2, 2),
+        width=48,
+        num_classes=num_classes,
+        channels=channels,
+        stem="halving",
+    )
+
+
 # To add a network, add its function here; `--model`, recipes and tests take the name from this
 # table. The function takes num_classes and channels and returns logits (images, num_classes).
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -261,5 +277,6 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet20": resnet20,
     "resnet50": resnet50,
     "resnet110": resnet110,
+    "small12": small12,
     "wide14": wide14,
 }
