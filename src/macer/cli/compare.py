@@ -1,6 +1,9 @@
 """`macer demo` and `macer compare`: methods side by side, trained and certified."""
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
 from macer.cli.printing import Result, print_line, print_report, print_table
@@ -29,6 +32,7 @@ def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:
 def compare(
     *recipes: str,
     out: Path,
+    vary: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     data: Data = None,
     seeds: Whole = 3,
     n0: Whole = 100,
@@ -50,6 +54,9 @@ def compare(
         Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
     out
         Folder of the runs, OUT/RECIPE/seed-S; finished runs are kept.
+    vary
+        Compare variants: NAME=VALUE,VALUE,… for a field or a setting of the loss, such as
+        lam=1,2,4; of several names, every combination.
     seeds
         Models to train per recipe.
     n0
@@ -66,6 +73,7 @@ def compare(
     """
     from macer.data.selection import Selection
     from macer.experiments import compare as comparison
+    from macer.experiments.vary import read_values, variants
     from macer.losses import load_recipe
 
     names = recipes or _sample_recipes()
@@ -73,7 +81,10 @@ def compare(
     if len(set(runs)) < len(runs):
         raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
     entries = comparison.compare(
-        {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
+        variants(
+            {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
+            read_values(vary),
+        ),
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),

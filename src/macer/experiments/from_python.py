@@ -1,0 +1,197 @@
+"""A run from Python or a notebook: train it, certify it, and read what its certificates say."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.record import Record
+from macer.certification.target import is_trained, trained_target
+from macer.data.arrays import Data, as_split
+from macer.data.selection import Selection
+from macer.data.sets import Split, load
+from macer.data.split import ARRAYS
+from macer.errors import Mistake
+from macer.report.log_table import LogTable, log_table
+from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.runs.model_file import ModelCard
+from macer.runs.run import Metrics, Run, load_model
+from macer.system.user_code import nearest
+from macer.training import loop
+from macer.training.arguments import given_device
+from macer.training.validation import Validation
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Certificates of a run's images, in the order of their numbers."""
+
+    folder: Path  # with the journal and the table
+    records: tuple[Record, ...]  # idx, label, certificate
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    @property
+    def acr(self) -> float:
+        """Average certified radius; a wrong label and an abstention count 0.  [Zhai+20, Sec. 5]"""
+        return sum(r.certificate.radius * _is_right(r) for r in self.records) / len(self.records)
+
+    def accuracy(self, radius: float = 0.0) -> float:
+        """The share of images whose label is right and certified at least up to the radius."""
+        right = (_is_right(r) and r.certificate.radius >= radius for r in self.records)
+        return sum(right) / len(self.records)
+
+    def _repr_markdown_(self) -> str:
+        return log_table([self.folder]).markdown()
+
+
+def _is_right(record: Record) -> bool:
+    return record.certificate.label == record.label
+
+
+@dataclass(frozen=True)
+class TrainedRun(os.PathLike[str]):
+    """A run's folder, and what can be done with the model in it.
+
+    Where a path is expected it is that of its model file, FOLDER/model.safetensors.
+    """
+
+    folder: Path
+
+    def __fspath__(self) -> str:
+        return str(self.model_file)
+
+    @property
+    def model_file(self) -> Path:
+        """Final weights."""
+        return Run(self.folder).model
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What was asked for and what came of it."""
+        return Run(self.folder).read_manifest()
+
+    @property
+    def metrics(self) -> list[Metrics]:
+        """The metrics of each epoch."""
+        return Run(self.folder).read_metrics()
+
+    def load(self, *, code: Collection[str] = ()) -> tuple[nn.Module, ModelCard]:
+        """The model, normalisation included, and what its file says of it."""
+        return load_model(self.folder, code=code)
+
+    def certify(
+        self,
+        data: Data | None = None,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        skip: int = 1,
+        out: Path | str | None = None,
+        device: torch.device | str = "cpu",
+        batch_size: int | None = None,
+        code: Collection[str] = (),
+        **settings: Any,
+    ) -> Certified:
+        """Certify test images into a journal that survives a crash; continues where it stopped.
+
+        Args:
+            data: the test images and their labels, in any form that `macer.train` takes; by
+                default the test images of the data set that the run was trained on.
+            start, stop, skip: the images i with start ≤ i < stop and i % skip = 0.
+            out: the folder for the certificates; the run's own by default.
+            code: modules that the run's model file may name, see `load_model`.
+            settings: fields of `macer.CertifyRecipe`, such as n=10_000 or bound="runner-up".
+        """
+        recipe = _certify_recipe(settings)
+        target, card = trained_target(str(self.folder), code=code)
+        split = _test_split(data, card)
+        certification = plan_certification(
+            target, split, split.dataset, recipe,
+            device=given_device(device), batch_size=batch_size,
+        )  # fmt: skip
+        folder = self.folder if out is None else Path(out)
+        indices = Selection(start, stop, skip).among(len(split.images))
+        contents = certify_data_set(certification, indices, folder)
+        return Certified(folder, tuple(contents.records[idx] for idx in sorted(contents.records)))
+
+
+def train(
+    recipe: TrainRecipe | str,
+    data: Data,
+    classes: Sequence[str] | None = None,
+    folder: Path | str | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    checkpoint_seconds: float = 30.0,
+    validation: Validation = Validation(),  # noqa: B008  immutable
+    watch: Callable[[Metrics], None] | None = None,
+    code: Collection[str] = (),
+) -> TrainedRun:
+    """Train a model and return its run; see `macer.training.loop.train` for the arguments."""
+    model = loop.train(
+        recipe, data, classes, folder, device=device, resume=resume,
+        checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch, code=code,
+    )  # fmt: skip
+    return TrainedRun(model.parent)
+
+
+def open_run(folder: Path | str) -> TrainedRun:
+    """The run in a folder, trained or packed."""
+    if not is_trained(str(folder)) or not Run(Path(folder)).model.is_file():
+        raise Mistake(f"no run in {folder}: expected {Run(Path(folder)).model}")
+    return TrainedRun(Path(folder))
+
+
+def report(
+    logs: Sequence[TrainedRun | Certified | Path | str],
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    skip: int = 1,
+    radii: Sequence[float] | None = None,
+) -> LogTable:
+    """Certified accuracy and ACR of runs, of certificates and of the field's logs, side by side.
+
+    Args:
+        logs: each a run, what its `certify` returned, a folder, a log file or zoo:NAME;
+            differences are to the first.
+        start, stop, skip: count only the images i with start ≤ i < stop and i % skip = 0.
+        radii: to give the certified accuracy at.
+    """
+    if isinstance(logs, str | os.PathLike | Certified):
+        logs = [logs]
+    paths = [log.folder if isinstance(log, TrainedRun | Certified) else Path(log) for log in logs]
+    return log_table(paths, Selection(start, stop, skip), radii)
+
+
+def _certify_recipe(settings: dict[str, Any]) -> CertifyRecipe:
+    known = [field.name for field in fields(CertifyRecipe)]
+    for name in settings:
+        if name not in known:
+            raise Mistake(
+                f"unknown setting {name!r}{nearest(name, known)}; choose from {', '.join(known)}"
+            )
+    return CertifyRecipe(**settings)
+
+
+def _test_split(data: Data | None, card: ModelCard) -> Split:
+    """The images to certify; those of arrays must have the model's classes."""
+    if data is None and card.dataset == ARRAYS:
+        raise Mistake("data must be given to certify a run that was trained on arrays, got None")
+    split = load(card.dataset, "test") if data is None else as_split(data)
+    if (most := int(split.labels.max(initial=0))) >= len(card.classes):
+        raise Mistake(
+            f"labels must be below {len(card.classes)}, the model's number of classes, got {most}"
+        )
+    return split
