@@ -103,6 +103,8 @@ def _runner_up(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
 
     A sample that voted for nobody counts for every class: its noise may have been undecided, and
     nobody knows whose vote it would have been. docs/guide/bounds.md has the whole argument.
+
+    Unlike the paper: p̲_A has most of α, not a K-th of it, since its bound matters more.
     """
     votes, rivals = tally.votes, max(tally.votes.shape[1] - 1, 1)
     nobody = n - votes.sum(dim=1)
