@@ -46,6 +46,7 @@ CALLS: list[tuple[str, ...]] = [
     ("certify", "run", *CERTIFY),
     ("certify", "run", *CERTIFY, "--radius", "0.1", "--out", "at"),
     ("verify", "run", "--resample", "1", "--data", "pictures", *CPU),
+    ("rescore", "run", "--bound", "runner-up"),
     ("merge", "run", "--out", "merged"),
     ("merge", "at-0.1", "--out", "merged-at"),
     ("attack", "run", "--images", "1", "--m", "2", "--n", "50", "--data", "pictures", *CPU),

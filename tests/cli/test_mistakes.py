@@ -291,6 +291,19 @@ MISTAKES = [
     ),
     ("certify run --score yes", "Unused Tokens: ['yes']."),
     ("certify run --family yes", "Unused Tokens: ['yes']."),
+    ("rescore", 'Command "rescore" parameter RUN requires an argument.'),
+    ("rescore runn", "no certificates in runn: expected runn/certificates.journal\n"),
+    ("rescore zoo:none", "unknown zoo model 'none'"),
+    ("rescore at-0.1", "certificates must be of largest radii, got those of radius 0.1: how many "),
+    ("rescore run --bound wald", 'Invalid value "wald" for --bound. Choose from: '),
+    (
+        "rescore run --bound bernstein",
+        "bound must be one of clopper-pearson, runner-up for counts of clopper-pearson, got "
+        "bernstein\n",
+    ),
+    ("rescore run --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("rescore run --alpha nan", "alpha must be between 0 and 1, got nan\n"),
+    ("rescore run --bound runner-up --out digit.png", "cannot use digit.png: File exists\n"),
     ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
     ("merge runn --out new", "no certificates in runn: expected runn/certificates.journal\n"),
     ("merge run --out digit.png", "cannot use digit.png: File exists\n"),
@@ -352,6 +365,11 @@ MISTAKES = [
     (
         "predict run digit.png --row-by-row",
         "row_by_row must be False, as for the certificates in run, got True; add --no-row-by-row\n",
+    ),
+    ("predict run digit.png --bound bernstein", 'Invalid value "bernstein" for --bound. Choose '),
+    (
+        "predict run digit.png --bound runner-up --radius 0.1",
+        "bound must be clopper-pearson with a radius, got runner-up\n",
     ),
     ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
     ("predict run digit.png --radius -1", "radius must be "),

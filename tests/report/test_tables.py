@@ -159,10 +159,11 @@ def test_the_columns_for_programs_do_not_depend_on_the_logs(
     print_report([log_of([0, 0], [0.0, largest])], "csv")
     [row] = DictReader(io.StringIO(capsys.readouterr().out))
     columns = [f"certified_accuracy_{i / 4:.2f}" for i in range(17)]
-    assert list(row)[2:-13] == columns
-    assert list(row)[-13:] == [
+    assert list(row)[2:-15] == columns
+    assert list(row)[-15:] == [
         *("acr", "standard_error", "difference", "difference_standard_error", "common_images"),
         *("images", "which", "n0", "n", "alpha", "bound", "asked", "noise"),
+        *("rescored", "level"),
     ]
     expected = [1.0] + [0.5 if i / 4 <= largest else 0.0 for i in range(1, 17)]
     assert [float(row[column]) for column in columns] == expected

@@ -151,6 +151,9 @@ def test_certificates_that_came_with_a_model_serve_until_the_user_has_her_own(di
     assert zoo.certificates_folder("zoo:digits-0.50") == shipped
     before = contents(zoo.FOLDER)
     assert main(["verify", "zoo:digits-0.50", "--device", "cpu"]) == 0
+    assert main(["rescore", "zoo:digits-0.50", "--bound", "runner-up"]) == 0
+    assert [file.name for file in own.iterdir()] == ["rescored-runner-up-0.001.tsv"]
+    assert zoo.certificates_folder("zoo:digits-0.50") == shipped
     certified()
     assert zoo.certificates_folder("zoo:digits-0.50") == own
     assert contents(zoo.FOLDER) == before

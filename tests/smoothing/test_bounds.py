@@ -16,6 +16,7 @@ from macer.smoothing.bounds import (
     bernstein_lower,
     bound_named,
     clopper_pearson_lower,
+    clopper_pearson_upper,
     hoeffding_lower,
 )
 from macer.smoothing.tally import SOFT_UNIT, Tally
@@ -48,6 +49,14 @@ def test_clopper_pearson_equals_scipys_quantile():
     count = np.arange(1, n + 1)
     expected = beta.ppf(0.001, count, n - count + 1)
     np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-12)
+
+
+def test_the_upper_bound_equals_scipys_quantile():
+    n = 1000
+    count = np.arange(n)
+    expected = beta.isf(0.001, count + 1, n - count)
+    np.testing.assert_allclose(clopper_pearson_upper(count, n, 0.001), expected, rtol=1e-9)
+    assert clopper_pearson_upper(n, n, 0.001) == 1.0
 
 
 def test_hoeffding_equals_the_papers_formula():
@@ -87,6 +96,17 @@ def test_clopper_pearson_is_never_above_its_exact_value(n, alpha):
         p = float(clopper_pearson_lower(count, n, alpha))
         assert binomial_tail(count, n, mpmath.mpf(p)) <= mpmath.mpf(alpha)
         assert p == pytest.approx(beta.ppf(alpha, count, n - count + 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [10, 1000, 100_000])
+@pytest.mark.parametrize("alpha", [0.05, 0.0001, 0.0001 / 999])
+def test_the_upper_bound_is_never_below_its_exact_value(n, alpha):
+    """At the exact bound P(X ≤ count) = α; at ours it is at most α, to 40 digits."""
+    for count in {0, 1, n // 100, n // 2, n - 1}:
+        p = mpmath.mpf(float(clopper_pearson_upper(count, n, alpha)))
+        assert binomial_tail(n - count, n, 1 - p) <= mpmath.mpf(alpha)
+        assert p == pytest.approx(beta.isf(alpha, count + 1, n - count), rel=1e-9)
+    assert clopper_pearson_upper(n, n, alpha) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,25 @@ def test_radius_is_never_above_its_exact_value(p, sigma):
     assert radius == pytest.approx(float(exact), rel=1e-12)
 
 
+@given(st.floats(1e-12, 1 - 1e-12), st.floats(1e-12, 1 - 1e-12), st.floats(0.05, 4))
+def test_radius_of_two_bounds_is_never_above_its_exact_value(p_a, p_b, sigma):
+    [radius] = radius_lower(np.array([p_a]), sigma, np.array([p_b]))
+    if p_a <= p_b:
+        assert radius == 0.0 and not np.signbit(radius)
+        return
+    own, rival = (mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(p) - 1) for p in (p_a, p_b))
+    exact = mpmath.mpf(sigma) / 2 * (own - rival)
+    assert mpmath.mpf(float(radius)) <= exact
+    size = sigma / 2 * float(abs(own) + abs(rival))
+    assert radius == pytest.approx(float(exact), rel=1e-12, abs=1e-13 * size)
+
+
+@given(st.floats(0.5, 1.0, exclude_min=True, exclude_max=True), st.floats(0.05, 4))
+def test_without_a_bound_of_p_b_the_radius_is_cohens_in_every_bit(p_a, sigma):
+    alone, both = radius_lower(np.array([p_a]), sigma), np.array([1 - p_a])
+    assert radius_lower(np.array([p_a]), sigma, both).tobytes() == alone.tobytes()
+
+
 def test_the_constant_classifiers_radius_is_known():
     p = clopper_pearson_lower(100_000, 100_000, 0.001)
     assert p == pytest.approx(0.001 ** (1 / 100_000), rel=1e-14)

@@ -49,6 +49,27 @@ def certify(counts0, counts, *, sigma, n, alpha):
     return -1, 0.0
 
 
+def certify_runner_up(counts0, counts, *, sigma, n, alpha, w=0.1):
+    """CERTIFY with all classes' bounds at once, its counts given: (prediction or −1, radius).
+
+    p̲_A at level (1 − w)α, and p̄_c of each other class at wα/(K − 1)      [Jia+20, SimuEM]
+    R = σ/2 · (Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)), p̄_B = min(max_c p̄_c, 1 − p̲_A)      [Cohen+19, Thm. 1]
+    """
+    c_a, classes = int(np.argmax(counts0)), len(counts)
+    n_a, nobody = int(counts[c_a]), n - int(sum(counts))
+    p_a = 0.0 if n_a == 0 else beta_distribution.ppf((1 - w) * alpha, n_a, n - n_a + 1)
+    uppers = []
+    for c in range(classes):
+        if c != c_a:
+            n_c = int(counts[c]) + nobody
+            level = w * alpha / (classes - 1)
+            uppers.append(1.0 if n_c == n else beta_distribution.isf(level, n_c + 1, n - n_c))
+    p_b = min(max(uppers), 1 - p_a)
+    if p_a > p_b:
+        return c_a, sigma / 2 * (norm.ppf(p_a) - norm.ppf(p_b))
+    return -1, 0.0
+
+
 def predict(counts, *, alpha):
     """PREDICT, its counts given: prediction or −1.                                 [Cohen+19]"""
     c_a, c_b = np.argsort(-np.asarray(counts), kind="stable")[:2]

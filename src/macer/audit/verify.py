@@ -91,7 +91,7 @@ def recompute(contents: Contents) -> int:
                 f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header.n}"
             )
         _check_counts(record, contents.header)
-        if not _follows(evidence, _concluded(contents, record), contents.header.sigma):
+        if not _follows(evidence, concluded(contents.header, record), contents.header.sigma):
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
     return len(contents.records)
 
@@ -141,8 +141,9 @@ def _follows(recorded: Certificate, again: Certificate, sigma: float) -> bool:
     )
 
 
-def _concluded(contents: Contents, record: Record) -> Certificate:
-    header, evidence = contents.header, record.certificate
+def concluded(header: Header, record: Record) -> Certificate:
+    """The certificate that a record's counts give, by the header's bound and level."""
+    evidence = record.certificate
     selection, estimation = (
         torch.tensor([counts], dtype=torch.int64)
         for counts in (evidence.selection, evidence.estimation)

@@ -27,6 +27,7 @@ from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL, TABLE, soft_folder
+from macer.smoothing.bounds import READINGS
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler, network_rows
 from macer.smoothing.sequential import check_radius
@@ -106,7 +107,9 @@ def plan_certification(
         "family": family,
         "outputs": model.outputs,
     }
-    headers = tuple(Header(**entries, **asdict(each)) for each in recipes)
+    headers = tuple(
+        Header(**entries, **asdict(each), also=other_readings(each)) for each in recipes
+    )
     return Certification(model, split, tuple(recipes), headers)
 
 
@@ -245,6 +248,16 @@ def certify_by_recipes(
         )
         return [certificates]
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
+
+
+def other_readings(recipe: CertifyRecipe) -> list[str]:
+    """The other bounds that may read the same counts at level α, fixed before any is drawn.
+
+    A journal of one radius has none: how many samples it draws depends on the votes.
+    """
+    if recipe.radius is not None or recipe.bound not in READINGS:
+        return []
+    return [name for name in READINGS if name != recipe.bound]
 
 
 def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[CertifyRecipe]:

@@ -55,7 +55,8 @@ def certify(
     For each image, with probability at least 1 − α over the noise, either it abstains or the
     smoothed classifier returns the same label everywhere within the radius.
 
-    `bound` is "clopper-pearson" for the classifier smoothed by hard votes, or "hoeffding" or
+    `bound` is "clopper-pearson" for the classifier smoothed by hard votes, or "runner-up", which
+    also bounds p_B from the counts, for the radius σ/2·(Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)); or "hoeffding" or
     "bernstein" for the one smoothed softly at inverse temperature β [Zhai+20, Alg. 2].
 
     Args:

@@ -22,6 +22,7 @@ from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.runs.model_file import ModelCard
 from macer.runs.names import JOURNAL
+from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
@@ -43,6 +44,7 @@ class Prediction:
     n: int
     drawn: int  # how many of the n samples were drawn
     alpha: float
+    bound: str
     seed: int
     exact: bool
     precision: str
@@ -62,6 +64,7 @@ def predict_files(
     n0: int,
     n: int,
     alpha: float,
+    bound: str = "clopper-pearson",
     radius: float | None = None,
     seed: int,
     precision: str,
@@ -76,11 +79,15 @@ def predict_files(
     certified: the same weights in the same precision.
 
     Args:
+        bound: of hard votes; a radius has a test of its own and takes none.
         code: modules that the target's file may name, see `load_model`.
     """
     trained, card = trained_target(str(target), code=code)
-    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
+    check_reading(bound)
+    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
     if radius is not None:
+        if bound != "clopper-pearson":
+            raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
     precision = resolve_precision(precision, device)
     model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
@@ -93,7 +100,7 @@ def predict_files(
                 model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
                 seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row, progress=advance,
             )  # fmt: skip
-            certificate = _certificate(sampler, radius, n0=n0, n=n, alpha=alpha)
+            certificate = _certificate(sampler, radius, bound, n0=n0, n=n, alpha=alpha)
             advance.reach(n0 + n)
         abstained = certificate.label == ABSTAIN
         yield Prediction(
@@ -108,6 +115,7 @@ def predict_files(
             n=n,
             drawn=certificate.drawn,
             alpha=alpha,
+            bound=bound,
             seed=seed,
             exact=sampler.exact,
             precision=precision,
@@ -115,11 +123,11 @@ def predict_files(
 
 
 def _certificate(
-    sampler: Sampler, radius: float | None, *, n0: int, n: int, alpha: float
+    sampler: Sampler, radius: float | None, bound: str, *, n0: int, n: int, alpha: float
 ) -> Certificate:
     """The certificate of the sampler's one image: at a radius, or with the largest one."""
     if radius is None:
-        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
+        [[certificate]] = sample_and_certify(sampler, [Kind(bound)], n0=n0, n=n, alpha=alpha)
     else:
         [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
     return certificate

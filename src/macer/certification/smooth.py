@@ -12,6 +12,7 @@ from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
 from macer.models.inference import for_inference, resolve_precision
 from macer.models.probe import check_model
+from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 
 
@@ -26,6 +27,7 @@ class Smooth:
     Args:
         precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU.
         exact, row_by_row: as for `certify`.
+        bound: of hard votes, "clopper-pearson" or "runner-up"; `predict` does not use it.
     """
 
     ABSTAIN = ABSTAIN
@@ -40,8 +42,10 @@ class Smooth:
         precision: str = "auto",
         exact: bool | None = None,
         row_by_row: bool = False,
+        bound: str = "clopper-pearson",
     ) -> None:
         check_model(base_classifier)
+        check_reading(bound)
         self.base_classifier = base_classifier
         self.num_classes = num_classes
         self.sigma = sigma
@@ -49,6 +53,7 @@ class Smooth:
         self.precision = precision
         self.exact = exact
         self.row_by_row = row_by_row
+        self.bound = bound
         self.calls = 0
         self._prepared: dict[tuple[object, ...], nn.Module] = {}
         self._state: list[Any] = []  # the base classifier's when `_prepared` was filled
@@ -58,7 +63,7 @@ class Smooth:
     ) -> tuple[int, float]:
         """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
         sampler = self._sampler(x, batch_size)
-        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
+        [[certificate]] = sample_and_certify(sampler, [Kind(self.bound)], n0=n0, n=n, alpha=alpha)
         self._check_classes(len(certificate.selection))
         return certificate.label, certificate.radius
 

@@ -19,6 +19,7 @@ from macer.cli.pack import pack
 from macer.cli.paper import paper
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
+from macer.cli.rescore import rescore
 from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
@@ -51,6 +52,7 @@ def command_line(training: App | None = None) -> App:
     app.command(merge)
     app.command(attack)
     app.command(predict)
+    app.command(rescore)
     app.command(report)
     app.command(history)
     app.command(compare)

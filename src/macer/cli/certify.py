@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -186,6 +186,7 @@ def predict(
     n0: Whole = 100,
     n: Whole = 10_000,
     alpha: float = 0.001,
+    bound: Literal["clopper-pearson", "runner-up"] = "clopper-pearson",
     radius: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
@@ -207,6 +208,8 @@ def predict(
         Other samples that bound its probability.
     alpha
         Probability that a label's radius is false, for each image.
+    bound
+        Bound the label's probability alone, or the runner-up's too, for a larger radius.
     radius
         Ask only whether the label holds within this radius: usually far fewer samples.
     seed
@@ -220,8 +223,8 @@ def predict(
         raise Mistake("images must name at least one file, got none")
     predictions = []
     for prediction in predict_files(
-        run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=chosen_device(device), code=code,
+        run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seed=seed,
+        precision=precision, row_by_row=row_by_row, device=chosen_device(device), code=code,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)

@@ -94,21 +94,27 @@ def _shared(name: str, values: Sequence[float | None], form: str) -> str:
 
 
 def _labels(logs: Sequence[CertificateLog]) -> list[str]:
-    """Legend entries: name and ACR, and those of images, n, α and noise that differ."""
+    """Legend entries: name and ACR, and those of images, n, α, noise and bound that differ."""
     settings = [
         (
             images_of_log(log),
             f"n {thousands(log.n)}",
             f"α {setting(log.alpha)}",
             "ordinary noise" if log.noise == "ordinary" else "",
+            log.bound or "",
         )
         for log in logs
     ]
     differ = [len(set(column)) > 1 for column in zip(*settings, strict=True)]
     return [
         ", ".join(
-            [f"{one_line(log.name)}: ACR {average_certified_radius(log):.3f}"]
+            [f"{one_line(log.name)}: ACR {average_certified_radius(log):.3f}{_mark(log)}"]
             + [text for text, differs in zip(texts, differ, strict=True) if differs and text]
         )
         for log, texts in zip(logs, settings, strict=True)
     ]
+
+
+def _mark(log: CertificateLog) -> str:
+    """What stands beside the ACR of a log whose bound or level was chosen afterwards."""
+    return " (level chosen afterwards)" if log.level == "chosen" else ""

@@ -17,11 +17,11 @@ from macer.certification.scope import images_of
 from macer.certification.table import table_lines
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE
+from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE, is_rescored
 from macer.system.files import opened
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
-SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise")
+SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise", "rescored", "level")
 
 # ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
 MOST_BYTES = 1 << 27
@@ -50,6 +50,8 @@ class CertificateLog:
     bound: str | None = None
     split: str | None = None  # train, of images that were held out; else the images are test images
     noise: str | None = None  # ordinary, where it was not exact
+    rescored: str | None = None  # the journal's own bound and α, where this table is by others
+    level: str | None = None  # whether these were fixed before the counts were drawn, or chosen
     # Whether an image's class was estimated; a score skips images whose selected class is wrong.
     estimated: NDArray[np.bool_] | None = None
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
@@ -185,12 +187,13 @@ def _log_file(path: Path) -> Path:
 
 
 def _name(file: Path) -> str:
-    """A run's log has the name of its folder; another its file's, without .gz, .tsv or .txt."""
+    """A run's log has its folder's name; another its file's, without .gz, .tsv or .txt; or both."""
     if file.name == TABLE:
         folder = file.resolve().parent
         run = f"{folder.parent.name}/" if folder.name == HELD_OUT else ""
         return f"{run}{folder.name}"
-    return re.sub(r"(?<=.)(\.(tsv|txt))?(\.gz)?$", "", file.name, count=1)
+    name = re.sub(r"(?<=.)(\.(tsv|txt))?(\.gz)?$", "", file.name, count=1)
+    return f"{file.resolve().parent.name}/{name}" if is_rescored(file) else name
 
 
 def _lines(file: Path) -> list[str]:
@@ -316,6 +319,8 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "bound": (str, lambda _: True, "a name"),
     "split": (str, lambda name: name == "train", "train, or the column left out"),
     "noise": (str, lambda name: name == "ordinary", "ordinary, or the column left out"),
+    "rescored": (str, lambda _: True, "a bound and its α"),
+    "level": (str, lambda name: name in ("fixed", "chosen"), "fixed or chosen"),
     "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
 }

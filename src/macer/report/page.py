@@ -15,6 +15,7 @@ from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
 from macer.report.tables import (
     ScoreRow,
+    acr_text,
     cells,
     count_text,
     images_text,
@@ -22,7 +23,6 @@ from macer.report.tables import (
     signed_with_error,
     tabulate,
     thousands,
-    with_error,
 )
 from macer.system.files import write_file
 from macer.system.text import one_line
@@ -135,7 +135,7 @@ XLINK = "http://www.w3.org/1999/xlink"
 
 
 def _headline(row: ScoreRow) -> dict[str, str]:
-    acr, error = with_error(row.acr, row.standard_error).split(" ", maxsplit=1)
+    acr, error = acr_text(row).split(" ", maxsplit=1)
     return {
         "name": row.name,
         "acr": acr,

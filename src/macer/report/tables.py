@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # n = 100,000 certify up to 3.81.
 RADII = tuple(0.25 * i for i in range(17))
 
+USUAL_BOUND = "clopper-pearson"  # the field's; tables name the bound where a row has another
+
 
 @dataclass(frozen=True)
 class ScoreRow:
@@ -47,6 +49,8 @@ class ScoreRow:
     bound: str | None
     asked: int | None  # images that were to be certified, with those of the log
     noise: str | None  # "ordinary" where it was not exact
+    rescored: str | None  # the bound and α of the journal whose counts were read anew
+    level: str | None  # "fixed" before those counts were drawn, or "chosen"
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,17 @@ def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[
     if compared:
         header.append("ACR − first's")
     header += ["images", "n", "α"]
+    bounds = any(row.bound not in (None, USUAL_BOUND) for row in table.rows)
+    header += ["bound"] if bounds else []
     rows = []
     for row in table.rows:
         accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
-        line = [row.name, setting(row.sigma), *accuracies, with_error(row.acr, row.standard_error)]
+        line = [row.name, setting(row.sigma), *accuracies, acr_text(row)]
         if compared:
             line.append(_difference_text(row, table.rows[0]))
         images = images_text(row.images, row.which, row.asked)
-        rows.append([*line, images, thousands(row.n), setting(row.alpha)])
+        line += [images, thousands(row.n), setting(row.alpha)]
+        rows.append([*line, setting(row.bound)] if bounds else line)
     return header, rows
 
 
@@ -106,11 +113,13 @@ def csv(table: ScoreTable) -> str:
     header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
     header += ["images", "which", "n0", "n", "alpha", "bound", "asked", "noise"]
+    header += ["rescored", "level"]
     rows = [
         [
             *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
             *(row.difference or (None, None, None)),
             *(row.images, row.which, row.n0, row.n, row.alpha, row.bound, row.asked, row.noise),
+            *(row.rescored, row.level),
         ]
         for row in table.rows
     ]
@@ -171,6 +180,12 @@ def with_error(value: float, error: float) -> str:
     return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
 
 
+def acr_text(row: ScoreRow) -> str:
+    """A row's ACR with its standard error; † where its bound or level was chosen afterwards."""
+    mark = " †" if row.level == "chosen" else ""
+    return f"{with_error(row.acr, row.standard_error)}{mark}"
+
+
 def signed_with_error(value: float, error: float) -> str:
     """A difference with its sign and its standard error."""
     return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
@@ -217,6 +232,8 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
         bound=log.bound,
         asked=asked_images(log),
         noise=log.noise,
+        rescored=log.rescored,
+        level=log.level,
     )
 
 
@@ -232,6 +249,7 @@ def _notes(rows: Sequence[ScoreRow]) -> list[str]:
             ("images", {row.which for row in rows}),
             ("n", {row.n for row in rows}),
             ("α", {row.alpha for row in rows}),
+            ("bound", {row.bound for row in rows} - {None}),
         )
         if len(values) > 1
     ]
@@ -244,7 +262,7 @@ def _notes(rows: Sequence[ScoreRow]) -> list[str]:
 
 
 def _limits(rows: Sequence[ScoreRow]) -> list[str]:
-    """What limits the certificates of a row: unfinished, or of ordinary noise."""
+    """What limits a row's certificates: unfinished, of ordinary noise, or a level chosen late."""
     limits = [
         f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
         "and its figures are of these alone."
@@ -257,6 +275,12 @@ def _limits(rows: Sequence[ScoreRow]) -> list[str]:
             f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
             "floating point."
         )
+    limits += [
+        f"† {row.name}: {row.bound} at {setting(row.alpha)} was chosen after the counts were drawn "
+        f"(the journal's own: {row.rescored}): not certificates at level {setting(row.alpha)}."
+        for row in rows
+        if row.level == "chosen"
+    ]
     return limits
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from macer.errors import Mistake
+from macer.runs.names import JOURNAL
 from macer.system.user_code import nearest
 
 PREFIX = "zoo:"
@@ -58,7 +59,7 @@ def certificates_folder(target: Path | str) -> Path:
     if not in_zoo(target):
         return Path(target)
     own, shipped = user_folder(target), shipped_certificates(target)
-    return shipped if shipped.is_dir() and not own.exists() else own
+    return shipped if shipped.is_dir() and not (own / JOURNAL).exists() else own
 
 
 def _name(target: Path | str) -> str:

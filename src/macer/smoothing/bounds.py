@@ -80,7 +80,7 @@ def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Fl
     return clopper_pearson_lower(_of_selected(tally.votes, selected), n, alpha)
 
 
-# The share of α that is for the other classes' upper bounds; the rest is for p̲_A. It was fixed
+# The share w of α that is for the other classes' upper bounds; the rest is for p̲_A. It was fixed
 # before anything was sampled: between .01 and .2 the radii hardly depend on it.
 RIVALS_SHARE = 0.1
 
@@ -95,15 +95,23 @@ def _runner_up(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
     p̄_c = UpperConfBound(counts[c] + nobody, n, 1 − wα/(K − 1)), c ≠ ĉ_A    [Jia+20, SimuEM]
     p̄_B = max_c p̄_c
 
+    ĉ_A was selected on other samples; given those, it is a fixed class. Then p̲_A > p_A has
+    probability at most (1 − w)α and each p̄_c < p_c at most wα/(K − 1), for whatever the network
+    sees of the noise, exact or ordinary. Together that is at most α by the union bound, however
+    the votes depend on one another. For p̄_B alone less would do: it is at least p̄_c of the class c
+    with the largest p_c, a fixed one, so that the level is at most (1 − w)α + wα/(K − 1).
+
     A sample that voted for nobody counts for every class: its noise may have been undecided, and
-    nobody knows whose vote it would have been.
+    nobody knows whose vote it would have been. docs/guide/bounds.md has the whole argument.
+
+    Unlike the paper: p̲_A has most of α, not a K-th of it, since its bound matters more.
     """
-    votes = tally.votes
-    nobody = n - votes.sum(dim=1, keepdim=True)
-    rivals = votes.scatter(1, selected[:, None], -1).max(dim=1, keepdim=True).values
-    most = (rivals + nobody).squeeze(1).numpy().astype(np.float64)
+    votes, rivals = tally.votes, max(tally.votes.shape[1] - 1, 1)
+    nobody = n - votes.sum(dim=1)
+    most = votes.scatter(1, selected[:, None], 0).max(dim=1).values + nobody
     # The bound grows with the count, so the largest one is that of the largest count.
-    return clopper_pearson_upper(most, n, RIVALS_SHARE * alpha / (votes.shape[1] - 1))
+    counts = most.numpy().astype(np.float64)
+    return clopper_pearson_upper(counts, n, RIVALS_SHARE * alpha / rivals)
 
 
 def _hoeffding(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
@@ -163,9 +171,20 @@ BOUNDS = {
     "bernstein": Bound(_bernstein, soft=True, least=2),
 }
 
+# The bounds of hard votes that read the same counts: n samples, however they vote. And those of
+# soft outputs, from their moments at one β.
+READINGS = ("clopper-pearson", "runner-up")
+SOFT_READINGS = ("hoeffding", "bernstein")
+
 
 def bound_named(name: str) -> Bound:
     """The bound of that name."""
     if name not in BOUNDS:
         raise Mistake(f"unknown bound {name!r}; choose from {', '.join(BOUNDS)}")
     return BOUNDS[name]
+
+
+def check_reading(name: str) -> None:
+    """Refuse what is no bound of hard votes by n samples."""
+    if name not in READINGS:
+        raise Mistake(f"bound must be one of {', '.join(READINGS)}, got {name!r}")
