@@ -15,6 +15,7 @@ from onnx_file import onnx_of
 from torch import nn
 
 import macer
+from macer.certification.settings import MOST_SIGMAS
 
 PAGE = (Path(__file__).parents[2] / "docs/guide/any-input.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -30,6 +31,10 @@ def done(block: str) -> dict[str, Any]:
 def test_every_block_of_the_page_is_done_here() -> None:
     marks = ("sklearn", "Conv1d", "onnxruntime", "urllib")
     assert [mark in block for mark, block in zip(marks, BLOCKS, strict=True)] == [True] * 4
+
+
+def test_the_page_states_the_largest_inputs() -> None:
+    assert f"above {MOST_SIGMAS:,} σ, are refused" in PAGE
 
 
 def test_the_page_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:

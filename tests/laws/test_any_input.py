@@ -251,9 +251,15 @@ def test_another_precision_is_refused_where_the_base_classifier_is_used_as_it_is
                 Smooth(model, 2, 0.5, precision=precision).predict(x, 100, 0.001)
 
 
-def test_what_a_callable_raises_reaches_the_caller():
+@pytest.mark.parametrize("ask", ASK)
+def test_what_a_model_raises_reaches_the_caller_with_the_shape_that_it_was_given(ask):
     def broken(x):
         raise ConnectionError("no answer")
 
-    with pytest.raises(ConnectionError, match="no answer"):
-        certify(broken, np.zeros((1, 2)), **QUICK)
+    class Broken(nn.Module):
+        def forward(self, x):
+            return broken(x)
+
+    for model in (broken, Broken()):
+        with pytest.raises(ConnectionError, match=r"(?s)no answer.*of the shape \(100, 3, 2\)"):
+            ask(model, np.zeros((1, 3, 2)), sigma=0.5, n=100)

@@ -122,8 +122,8 @@ MUTANTS = {
     ),
     "inputs that lose the noise to rounding admitted": Mutant(
         "certification/settings.py",
-        "if max(-low, high) > _MOST_SIGMAS * sigma > 0:",
-        "if high > 0 * _MOST_SIGMAS > sigma:",
+        "if max(-low, high) > MOST_SIGMAS * sigma > 0:",
+        "if high > 0 * MOST_SIGMAS > sigma:",
         "certification/test_settings.py",
     ),
     "exact noise claimed for floats": Mutant(

@@ -18,7 +18,7 @@ ValueRange = tuple[float, float] | None
 IMAGE_RANGE = (0.0, 1.0)
 
 # float32 has at least 64 steps per σ near a number that is at most this many σ.
-_MOST_SIGMAS = 2**17
+MOST_SIGMAS = 2**17
 
 
 def check_settings(
@@ -131,9 +131,9 @@ def _check_values(inputs: Tensor, value_range: ValueRange, sigma: float) -> None
             f"inputs must have values in [{value_range[0]:g}, {value_range[1]:g}], "
             f"got [{low:g}, {high:g}]; scale them, or state their value_range, None for any"
         )
-    if max(-low, high) > _MOST_SIGMAS * sigma > 0:
+    if max(-low, high) > MOST_SIGMAS * sigma > 0:
         raise Mistake(
-            f"inputs must be at most {_MOST_SIGMAS:,} sigma in size, since float32 rounds the "
+            f"inputs must be at most {MOST_SIGMAS:,} sigma in size, since float32 rounds the "
             f"noise away from larger ones, got {max(-low, high):g} with sigma {sigma:g}; "
             "centre or scale them"
         )
