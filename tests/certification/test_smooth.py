@@ -167,6 +167,8 @@ def test_each_call_draws_fresh_noise():
 def test_a_wrong_number_of_classes_is_refused():
     with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
         Smooth(Brightness(), 10, 0.25).certify(torch.zeros(1, 4, 4), 10, 100, 0.001)
+    with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
+        Smooth(Brightness(), 10, 0.25).predict(torch.zeros(1, 4, 4), 100, 0.001)
 
 
 def test_a_soft_bound_is_refused():
@@ -178,9 +180,12 @@ def test_what_is_no_image_or_no_model_is_refused():
     smooth = Smooth(network(), 3, 0.25)
     with pytest.raises(Mistake, match=r"^images must be a tensor or a NumPy array, got list"):
         smooth.predict([[0.0]], 100, 0.001)
-    with pytest.raises(Mistake, match=r"^images must have the shape .*, got \(1, 6, 1, 8, 8\)$"):
+    line = r"^inputs must be floats, unless .*, got uint8 of the shape \(1, 6, 1, 8, 8\); convert"
+    with pytest.raises(Mistake, match=line):
         smooth.certify(IMAGES, 100, 100, 0.001)
-    with pytest.raises(Mistake, match=r"^the model must be an nn.Module, got function; "):
-        Smooth(lambda x: x, 3, 0.25)
+    with pytest.raises(
+        Mistake, match=r"^the model must be an nn.Module or a callable .*, got str$"
+    ):
+        Smooth("resnet", 3, 0.25)
     with pytest.raises(Mistake, match=r"^precision must be one of fp32, bf16, got half$"):
         Smooth(network(), 3, 0.25, precision="half").predict(IMAGES[0], 100, 0.001)

@@ -8,11 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.kernels.agreement import logits_of
 from macer.models.networks import MODELS, Normalize
 from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 
 Shape = tuple[int, int, int]
+
+
+class Logits(nn.Sequential):
+    """Layers in sequence, the last of which returns an object with `.logits`."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The logits (images, classes) alone."""
+        logits: Tensor = logits_of(super().forward(images))  # type: ignore[no-untyped-call]
+        return logits
 
 
 def build_model(
@@ -51,8 +61,9 @@ def build_model(
     else:
         network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
     model = nn.Sequential(normalize, network).cpu()
-    _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
-    return model
+    output = _output_of_black_images(name, model, shape)
+    _check_logits(name, logits_of(output), num_classes)
+    return model if isinstance(output, Tensor) else Logits(*model)
 
 
 def _per_channel(
@@ -100,7 +111,7 @@ def _accepted(
     return {key: value for key, value in arguments.items() if key in names}
 
 
-def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
+def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
     """Run the model once in eval mode; modes, statistics and the generator stay as they were."""
     modes = [(module, module.training) for module in model.modules()]
     try:

@@ -54,7 +54,9 @@ def for_inference(
         _end_in_float(prepared)
     if fuses and isinstance(prepared, fx.GraphModule):
         prepared = fused(prepared, shape)
-    return prepared.requires_grad_(False)
+    for parameter in prepared.parameters():
+        parameter.requires_grad_(False)
+    return prepared
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
@@ -64,6 +66,7 @@ def resolve_precision(precision: str, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
+@torch.no_grad()  # a module of TorchScript is copied by functions that would be differentiated
 def _copied(model: nn.Module) -> nn.Module:
     """A copy of the model; the two share what cannot be copied, such as a session or a lock."""
     try:

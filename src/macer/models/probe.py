@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.kernels.agreement import logits_of
 
 CALLS = 9  # with the same images, before a network is traced
 
@@ -14,8 +15,14 @@ def in_parts(network: nn.Module, batch: Tensor, rows: int) -> Tensor:
 
 
 def _logits(network: nn.Module, batch: Tensor) -> Tensor:
-    """A network's output, which must be logits."""
-    output: object = network(batch)
+    """A network's output, or its `.logits`, which must be logits."""
+    try:
+        output: object = logits_of(network(batch))
+    except Mistake:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        error.add_note(f"The model was called with a batch of the shape {tuple(batch.shape)}.")
+        raise
     if not isinstance(output, Tensor):
         got = type(output).__name__
     elif output.ndim != 2 or len(output) != len(batch) or output.shape[1] < 2:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
@@ -45,13 +46,14 @@ class Sampler:
 
     Args:
         images: (images, channels, height, width) on the model's device; uint8 gets exact noise,
-            float32 in [0, 1] ordinary noise.
+            float32 ordinary noise. float32 may also have another shape, (inputs, …).
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         betas: inverse temperatures β to take the soft moments at.
         batch_size: rows that the network sees at once on an accelerator, in whole chunks; by
             default `network_rows` decides. On a CPU their number is fixed, since another shape
             could change the logits.
         row_by_row: the network sees one noisy copy at a time.
+        num_classes: the network must have so many outputs; any number if None.
         progress: called with the number of samples drawn since the last call.
     """
 
@@ -63,6 +65,7 @@ class Sampler:
     betas: tuple[float, ...] = ()
     batch_size: int | None = None
     row_by_row: bool = False
+    num_classes: int | None = None
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
@@ -98,6 +101,7 @@ class Sampler:
             classes = check_rows(
                 self.model, self.images, rows=rows, sigma=self.sigma, dtype=copies.dtype
             )
+            self._check_classes(classes)
             device = self.images.device
             tally = Tally.zeros(len(self.images), len(self.betas), classes, device)
             for chunks, sums in results:
@@ -105,6 +109,13 @@ class Sampler:
                 if self.progress:
                     self.progress(int(chunks.rows.sum()))
         return Tally(*(totals.cpu() for totals in tally))
+
+    def _check_classes(self, classes: int) -> None:
+        if self.num_classes not in (None, classes):
+            raise Mistake(
+                f"num_classes must be the network's number of outputs, {classes}, "
+                f"got {self.num_classes}"
+            )
 
     def _copies(self, purpose: Purpose, rows: int) -> NoisyCopies:
         return NoisyCopies(
@@ -120,9 +131,12 @@ class Sampler:
     def _results(
         self, copies: NoisyCopies, rows: int, chosen: NDArray[np.int64], num: int, *, first: int
     ) -> Iterator[tuple[Chunks, Tally]]:
-        """The sums of all chunks in their order, task by task."""
+        """The sums of all chunks in their order, task by task.
+
+        Callables may keep anything anywhere: they are called in this thread alone.
+        """
         sample = partial(self._sample, copies, rows)
-        if self.images.device.type != "cpu":
+        if self.images.device.type != "cpu" or isinstance(self.model, CallableNetwork):
             tasks = _tasks(chosen, num, first, copies.shape[0] // CHUNK)
             return map(partial(sample, self.model), tasks)
         tasks = _tasks(chosen, num, first, CHUNKS_PER_TASK if rows == CHUNK else 1)
@@ -166,7 +180,7 @@ def network_rows(
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
-        shape: the shape of an image, (channels, height, width).
+        shape: the shape of an image, (channels, height, width), or of another input.
     """
     if row_by_row:
         return 1
