@@ -88,6 +88,20 @@ def test_one_table_for_every_batch_size_number_of_workers_and_order(tmp_path, ex
     check_variety(tables[1, 1, "natural"])
 
 
+def test_one_table_for_the_bound_that_holds_at_any_time(tmp_path):
+    target, split = target_of(small_network()), first_images(5)
+    recipe = CertifyRecipe(n0=20, n=1150, alpha=0.01, bound="anytime")
+    ways = list(zip((1, 64, 1000), WORKERS, ORDERS, strict=True))
+    first, *others = (
+        table(
+            target, split, tmp_path / order, recipe, batch_size=size, workers=workers, order=order
+        )
+        for size, workers, order in ways
+    )
+    assert others == [first, first]
+    check_variety(first)
+
+
 def check_variety(content: bytes) -> None:
     """A table of equal rows would be the same by chance."""
     rows = [line.split(b"\t") for line in content.splitlines()[1:]]
