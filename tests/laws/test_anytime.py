@@ -17,7 +17,7 @@ from PIL import Image
 from processes import surroundings
 
 from macer.audit.verify import recompute
-from macer.certification import watch
+from macer.certification import data_set, watch
 from macer.certification.conclusions import conclude
 from macer.certification.journal import read_journal
 from macer.certification.record import Record
@@ -97,6 +97,18 @@ def test_seconds_are_no_part_of_the_header_and_the_journal_goes_on_without_them(
     assert {idx: after[idx] for idx in before} == before
     assert [after[idx].certificate.drawn for idx in (6, 7)] == [2000, 2000]
     assert verify("in-time", "--resample", "8") == 0
+
+
+def test_each_image_has_its_own_time(desk, monkeypatch):
+    blocks, looks = [], data_set.sample_anytime
+
+    def watched(sampler, **settings):
+        blocks.append((len(sampler.images), settings["seconds"]))
+        return looks(sampler, **settings)
+
+    monkeypatch.setattr(data_set, "sample_anytime", watched)
+    assert main([*CERTIFY, "--n", "200", "--seconds", "3", "--stop", "4", "--out", "a"]) == 0
+    assert blocks == [(1, 3.0)] * 4
 
 
 def test_parts_made_in_time_merge_report_and_withstand_an_attack(desk, capsys):

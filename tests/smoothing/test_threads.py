@@ -140,7 +140,7 @@ def test_after_an_interruption_no_further_chunk_is_begun():
     with threads(2), pytest.raises(KeyboardInterrupt):
         sampler.draw(5000, Purpose.ESTIMATION)
     # The first task has five chunks, the other thread has as many; then each ends its chunk.
-    assert 5 <= len(calls) <= 15
+    assert 5 <= len(calls) <= 13
 
 
 def test_the_results_of_acts_that_did_not_begin_are_not_waited_for():
@@ -148,12 +148,12 @@ def test_the_results_of_acts_that_did_not_begin_are_not_waited_for():
 
     def act(_, item):
         begun.append(item)
-        return item
+        return item if item == 0 else ended.wait(60)
 
     results = in_threads(act, iter(range(100)), [nn.Identity()], ended=ended)
     assert next(results) == 0 and not ended.is_set()
     results.close()
-    assert ended.is_set() and len(begun) <= 4
+    assert ended.is_set() and len(begun) <= 2
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 7, 40])
