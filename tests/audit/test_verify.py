@@ -33,7 +33,7 @@ def certified(tmp_path_factory) -> Path:
     (folder / "auditnet.py").write_text(NET.format(seed=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for bound in ("clopper-pearson", "bernstein", "runner-up"):
+        for bound in ("clopper-pearson", "bernstein", "runner-up", "anytime"):
             command = "certify auditnet:net --dataset mnist-sample --sigma 0.5 --n 500 --stop 12"
             assert main([*command.split(), "--bound", bound, "--out", bound]) == 0
     return folder
@@ -50,7 +50,7 @@ def verify(folder="clopper-pearson", *more) -> int:
     return main(["verify", folder, "--target", "auditnet:net", *more])
 
 
-@pytest.mark.parametrize("bound", ["clopper-pearson", "bernstein", "runner-up"])
+@pytest.mark.parametrize("bound", ["clopper-pearson", "bernstein", "runner-up", "anytime"])
 def test_honest_certificates_are_verified(desk, bound, capsys):
     assert verify(bound, "--resample", "3") == 0
     assert capsys.readouterr().out.splitlines() == [

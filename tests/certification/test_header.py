@@ -131,7 +131,8 @@ def test_an_entry_that_this_macer_does_not_know_is_refused():
         (
             "bound",
             "none",
-            "bound must be one of clopper-pearson, runner-up, hoeffding, bernstein, got 'none'",
+            "bound must be one of clopper-pearson, runner-up, anytime, hoeffding, bernstein, "
+            "got 'none'",
         ),
         ("weights_sha256", [1], "weights_sha256 must be a SHA-256"),
         ("device", "abacus", "device must be one of cpu, cuda"),

@@ -52,6 +52,7 @@ CALLS: list[tuple[str, ...]] = [
     ("attack", "run", "--images", "1", "--m", "2", "--n", "50", "--data", "pictures", *CPU),
     ("predict", "run", "0.png", "1.png", "--n", "50", *CPU),
     ("predict", "run", "0.png", "--n", "50", "--radius", "0.1", *CPU),
+    ("predict", "run", "0.png", "--n", "50", "--seconds", "5", *CPU),
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
     ("history", "run"),
@@ -238,6 +239,7 @@ def test_a_mistake_is_a_document_a_line_and_code_2(
     [
         (AuditFailed("image 3"), "not verified", 1, "macer: not verified: image 3\n"),
         (Stopped(15, "stopped"), "stopped", 143, "macer: stopped; begin again\n"),
+        (Stopped(2, "stopped", {"a": 1}), "stopped", 130, "macer: stopped; begin again\n"),
         (KeyboardInterrupt(), "stopped", 130, "macer: interrupted\n"),
         (ZeroDivisionError("a"), "bug", 70, "Traceback (most recent call last)"),
         (OSError(5, "unnamed"), "bug", 70, "Traceback (most recent call last)"),

@@ -267,6 +267,17 @@ MISTAKES = [
         "held_out needs a run that held images out, got run; train it with --held-out N\n",
     ),
     ("certify run --batch-size 0", "batch_size must be at least 1, got 0\n"),
+    (
+        "certify run --seconds 5 --out new",
+        "seconds must be left out with the clopper-pearson bound, which needs all n samples, got "
+        "5; add --bound anytime\n",
+    ),
+    ("certify run --seconds 0 --bound anytime --out new", "seconds must be > 0, got 0.0\n"),
+    (
+        "certify run --seconds 1 --bound anytime --soft-betas 2 --out new",
+        "soft_betas must be left out with seconds, got [2.0]\n",
+    ),
+    ("certify run --radius 0.1 --bound anytime", "bound must be clopper-pearson with a radius, "),
     ("certify run --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("certify run --out digit.png", "cannot use digit.png: File exists\n"),
     (
@@ -373,6 +384,22 @@ MISTAKES = [
     ),
     ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
     ("predict run digit.png --radius -1", "radius must be "),
+    ("predict run digit.png --bound wald", 'Invalid value "wald" for --bound. Choose from: '),
+    (
+        "predict run digit.png --bound anytime --radius 0.1",
+        "bound must be clopper-pearson with a radius, got anytime; leave --bound out\n",
+    ),
+    (
+        "predict run digit.png --seconds 1 --radius 0.1",
+        "bound must be clopper-pearson with a radius, got anytime; leave --seconds out\n",
+    ),
+    (
+        "predict run digit.png --seconds 1 --bound clopper-pearson",
+        "bound must be anytime with seconds, got clopper-pearson; leave --bound out\n",
+    ),
+    ("predict run digit.png --seconds 0", "seconds must be > 0, got 0.0\n"),
+    ("predict run digit.png --seconds inf", "seconds must be > 0, got inf\n"),
+    ("predict run digit.png --seconds 1 --n 9", "n must be at least 12 to certify anything at "),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("predict run digit.png --code my-nets", NO_MODULE),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),

@@ -93,9 +93,12 @@ def test_one_table_for_every_batch_size_number_of_workers_and_order(tmp_path, ex
     check_variety(tables[1, 1, "natural"])
 
 
-def test_one_table_by_the_runner_up_bound(tmp_path):
+@pytest.mark.parametrize(
+    ("bound", "columns"), [("runner-up", b"\tcounts\tp_b"), ("anytime", b"\tcounts")]
+)
+def test_one_table_by_other_bounds(tmp_path, bound, columns):
     target, split = target_of(small_network()), first_images(IMAGES)
-    recipe = recipe_by("runner-up")
+    recipe = recipe_by(bound)
     first, *others = (
         table(
             target, split, tmp_path / order, recipe, batch_size=size, workers=workers, order=order
@@ -103,7 +106,7 @@ def test_one_table_by_the_runner_up_bound(tmp_path):
         for size, workers, order in zip((1, 64, 1000), WORKERS, ORDERS, strict=True)
     )
     assert others == [first, first]
-    assert first.splitlines()[0].endswith(b"\tcounts\tp_b")
+    assert first.splitlines()[0].endswith(columns)
     check_variety(first)
 
 

@@ -6,6 +6,7 @@ can check it against the paper, and a test can check the package against it.
 
 import math
 
+import mpmath
 import numpy as np
 from scipy.stats import beta as beta_distribution
 from scipy.stats import binomtest, norm
@@ -68,6 +69,22 @@ def certify_runner_up(counts0, counts, *, sigma, n, alpha, w=0.1):
     if p_a > p_b:
         return c_a, sigma / 2 * (norm.ppf(p_a) - norm.ppf(p_b))
     return -1, 0.0
+
+
+def anytime_wealth(count, n, p0):
+    """W(p₀) = Σⱼ wⱼ (pⱼ/p₀)ᵏ ((1 − pⱼ)/(1 − p₀))ⁿ⁻ᵏ, to the digits that mpmath works with.
+
+    pⱼ = sin² min(φ₀ + dⱼ, π/2), φ₀ = arcsin √p₀;  dⱼ = 2⁻ʲ, j = 1…12, and ∞
+    """
+    p0, total = mpmath.mpf(p0), mpmath.mpf(0)
+    distances = [mpmath.mpf(2) ** -j for j in range(1, 13)] + [mpmath.inf]
+    for weight, distance in zip((1, 1, 2, 3, 4, 4, 3, 2, 1, 1, 1, 1, 8), distances, strict=True):
+        angle = min(mpmath.asin(mpmath.sqrt(p0)) + distance, mpmath.pi / 2)
+        own = (mpmath.sin(angle) ** 2 / p0) ** count
+        cosine = 0 if angle == mpmath.pi / 2 else mpmath.cos(angle)  # else rounded
+        other = (cosine**2 / (1 - p0)) ** (n - count)
+        total += mpmath.mpf(weight) / 32 * own * other
+    return total
 
 
 def predict(counts, *, alpha):

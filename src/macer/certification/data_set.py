@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from macer import __version__
+from macer.certification.anytime import ANYTIME, check_seconds, sample_anytime
 from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
@@ -46,6 +47,7 @@ class Certification:
     split: Split  # test images, or training images that the model has not seen
     recipes: tuple[CertifyRecipe, ...]  # one per journal; all but the first are soft
     headers: tuple[Header, ...]  # one per journal
+    seconds: float | None = None  # the most for an image, with the bound that holds at any time
 
     def folders(self, folder: Path) -> list[Path]:
         """The folder of each journal: FOLDER, then FOLDER/bernstein-β for the soft ones."""
@@ -74,6 +76,7 @@ def plan_certification(
     soft_betas: Sequence[float] = (),
     part: str = "test",
     family: int | None = None,
+    seconds: float | None = None,
 ) -> Certification:
     """Check settings and prepare the model.
 
@@ -83,7 +86,9 @@ def plan_certification(
         soft_betas: certify by Bernstein at these β too, from the same samples.
         part: of the data set, test or train.
         family: how many images share the level α, if they do.
+        seconds: go on to the next image after so much time; with the bound anytime.
     """
+    _check_time(seconds, recipe.bound, soft_betas)
     precision = resolve_precision(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
@@ -110,7 +115,7 @@ def plan_certification(
     headers = tuple(
         Header(**entries, **asdict(each), also=other_readings(each)) for each in recipes
     )
-    return Certification(model, split, tuple(recipes), headers)
+    return Certification(model, split, tuple(recipes), headers, seconds)
 
 
 def certify_data_set(
@@ -137,6 +142,7 @@ def certify_data_set(
             bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
         ):
             size = 50 * max(header.rows, CHUNK) // certification.usual_samples
+            size = size if certification.seconds is None else 1  # each image has its own time
             for block in blocks_of(todo, size):
                 for journal, records in zip(
                     journals, _certified_block(certification, block, advance), strict=True
@@ -181,6 +187,7 @@ def _certified_block(
         indices=block,
         batch_size=header.rows,
         progress=progress,
+        seconds=certification.seconds,
     )
     seconds = (time.monotonic() - started) / len(block)
     digests = [pixels_sha256(split, image) for image in pixels]
@@ -227,11 +234,13 @@ def certify_by_recipes(
     indices: Sequence[int],
     batch_size: int | None = None,
     progress: Progress | None = None,
+    seconds: float | None = None,
 ) -> list[list[Certificate]]:
     """The certificates of images by recipes that differ in bound and β only, from one pass.
 
     Args:
         labels: true classes, for recipes that only want a score.
+        seconds: the most time for all images together, with one recipe by the bound anytime.
     """
     recipe = recipes[0]
     kinds = [Kind(each.bound, each.beta) for each in recipes]
@@ -245,6 +254,11 @@ def certify_by_recipes(
     if recipe.radius is not None:
         certificates = sample_and_certify_at(
             sampler, recipe.radius, n0=n0, n=n, alpha=alpha, labels=labels
+        )
+        return [certificates]
+    if seconds is not None:
+        *_, certificates = sample_anytime(
+            sampler, n0=n0, n=n, alpha=alpha, labels=labels, seconds=seconds
         )
         return [certificates]
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
@@ -266,6 +280,17 @@ def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[Certify
     if len(set(betas)) < len(betas):
         raise Mistake(f"soft_betas must differ, got {list(betas)}")
     return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
+
+
+def _check_time(seconds: float | None, bound: str, soft_betas: Sequence[float]) -> None:
+    check_seconds(seconds)
+    if seconds is not None and bound != ANYTIME:
+        raise Mistake(
+            f"seconds must be left out with the {bound} bound, which needs all n samples, got "
+            f"{seconds:g}; add --bound {ANYTIME}"
+        )
+    if seconds is not None and soft_betas:
+        raise Mistake(f"soft_betas must be left out with seconds, got {list(soft_betas)}")
 
 
 def _check(

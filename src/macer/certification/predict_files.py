@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from macer.certification.anytime import ANYTIME, check_seconds
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.journal import read_journal
@@ -15,6 +16,7 @@ from macer.certification.largest_radius import Kind, sample_and_certify
 from macer.certification.settings import as_images, check_settings
 from macer.certification.table import rounded_down
 from macer.certification.target import PreparedModel, other_function, prepare, trained_target
+from macer.certification.watch import watched
 from macer.data.image_files import read_middle
 from macer.data.image_folder import read_image
 from macer.data.sets import DATASETS
@@ -43,8 +45,8 @@ class Prediction:
     n0: int
     n: int
     drawn: int  # how many of the n samples were drawn
-    alpha: float
     bound: str
+    alpha: float
     seed: int
     exact: bool
     precision: str
@@ -66,6 +68,7 @@ def predict_files(
     alpha: float,
     bound: str = "clopper-pearson",
     radius: float | None = None,
+    seconds: float | None = None,
     seed: int,
     precision: str,
     row_by_row: bool = False,
@@ -78,13 +81,19 @@ def predict_files(
     samples. If the target has certificates, the labels must come from the function that was
     certified: the same weights in the same precision.
 
+    With the bound anytime, the label and a radius that grows are shown while samples come in. An
+    interruption then ends with the certificate so far, before it is raised.
+
     Args:
         bound: of hard votes; a radius has a test of its own and takes none.
+        seconds: most time for each file, with the bound anytime.
         code: modules that the target's file may name, see `load_model`.
     """
     trained, card = trained_target(str(target), code=code)
-    check_reading(bound)
+    if bound != ANYTIME:
+        check_reading(bound)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
+    check_seconds(seconds)
     if radius is not None:
         if bound != "clopper-pearson":
             raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
@@ -95,13 +104,17 @@ def predict_files(
         _check_certified_function(target, model)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
-        with bar(f"labelling {path.name}", n0 + n, "samples", transient=True) as advance:
-            sampler = Sampler(
-                model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
-                seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row, progress=advance,
-            )  # fmt: skip
-            certificate = _certificate(sampler, radius, bound, n0=n0, n=n, alpha=alpha)
-            advance.reach(n0 + n)
+        sampler = Sampler(
+            model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
+            seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row,
+        )  # fmt: skip
+        interruption = None
+        if bound == ANYTIME:
+            certificate, interruption = watched(
+                sampler, path.name, card.classes, n0=n0, n=n, alpha=alpha, seconds=seconds
+            )
+        else:
+            certificate = _certificate(sampler, path.name, radius, bound, n0=n0, n=n, alpha=alpha)
         abstained = certificate.label == ABSTAIN
         yield Prediction(
             file=path,
@@ -114,22 +127,27 @@ def predict_files(
             n0=n0,
             n=n,
             drawn=certificate.drawn,
-            alpha=alpha,
             bound=bound,
+            alpha=alpha,
             seed=seed,
             exact=sampler.exact,
             precision=precision,
         )
+        if interruption:
+            raise interruption
 
 
 def _certificate(
-    sampler: Sampler, radius: float | None, bound: str, *, n0: int, n: int, alpha: float
+    sampler: Sampler, name: str, radius: float | None, bound: str, *, n0: int, n: int, alpha: float
 ) -> Certificate:
     """The certificate of the sampler's one image: at a radius, or with the largest one."""
-    if radius is None:
-        [[certificate]] = sample_and_certify(sampler, [Kind(bound)], n0=n0, n=n, alpha=alpha)
-    else:
-        [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
+    with bar(f"labelling {name}", n0 + n, "samples", transient=True) as advance:
+        sampler = replace(sampler, progress=advance)
+        if radius is None:
+            [[certificate]] = sample_and_certify(sampler, [Kind(bound)], n0=n0, n=n, alpha=alpha)
+        else:
+            [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
+        advance.reach(n0 + n)
     return certificate
 
 

@@ -3,7 +3,7 @@
 import errno
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -75,6 +75,7 @@ class Ending(NamedTuple):
     code: int
     kind: str
     line: str
+    content: Mapping[str, object] = {}  # what was finished before a signal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if ending and as_json:
             with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
-                print_document(command, {"error": error})
+                print_document(command, {**ending.content, "error": error})
     except BrokenPipeError:  # the reader of our output has closed it
         sys.stdout = None  # so that nothing is flushed at the exit
         return 141
@@ -155,7 +156,10 @@ def _expected(error: BaseException, command: str | None) -> Ending | None:
             return Ending(2, "mistake", f"{what}: {error.strerror}")
         case Stopped():
             how = CONTINUED.get(command or "", "begin again")
-            return Ending(128 + error.signal_number, "stopped", f"{error}; {how}")
+            line = f"{error}; {how}"
+            return Ending(128 + error.signal_number, "stopped", line, error.content)
+        case KeyboardInterrupt() if command in KEEPING:
+            return Ending(130, "stopped", f"interrupted; {KEEPING[command]}")
         case KeyboardInterrupt():
             return Ending(130, "stopped", "interrupted")
     return None
@@ -166,6 +170,13 @@ CONTINUED = {
     "certify": "the same command continues",
     "compare": "the same command continues",
     "paper": "the same command continues",
+    "predict": "the certificates that were printed hold",
+}
+
+# Commands that save each part when it is finished, and what they say after Ctrl-C.
+KEEPING = {
+    name: f"what was finished is saved; {CONTINUED[name]}"
+    for name in ("certify", "compare", "paper")
 }
 
 

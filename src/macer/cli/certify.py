@@ -1,5 +1,6 @@
 """`macer certify`, `merge` and `predict`: certificates of a data set, or of image files."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from macer.cli.parameters import (
     chosen_device,
 )
 from macer.cli.printing import Result, print_line, print_report
-from macer.errors import Mistake
+from macer.errors import Mistake, Stopped
 from macer.recipes import CertifyRecipe, Whole
 from macer.runs.names import HELD_OUT, JOURNAL
 from macer.runs.zoo import in_zoo, user_folder
@@ -49,6 +50,7 @@ def certify(
     soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
     batch_size: Whole | None = None,
+    seconds: float | None = None,
     device: Device = "auto",
 ) -> Result:
     """Certify a model's test images, or those it held out; continues where it stopped.
@@ -74,6 +76,8 @@ def certify(
         Folder for the certificates; by default the run itself, and runs/zoo-NAME for zoo:NAME.
     batch_size
         Noisy images the network sees at once.
+    seconds
+        Most seconds for each image, then the next one; with --bound anytime.
     """
     from macer.certification.data_set import plan_certification
     from macer.certification.shards import certify_together
@@ -105,7 +109,7 @@ def certify(
         certification = plan_certification(
             model, split, name, settings,
             device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
-            family=len(indices) if family else None,
+            family=len(indices) if family else None, seconds=seconds,
         )  # fmt: skip
         contents = certify_together(certification, indices, folder, ranks=ranks)
     result = _print_result(contents, certification.folders(folder))
@@ -186,8 +190,9 @@ def predict(
     n0: Whole = 100,
     n: Whole = 10_000,
     alpha: float = 0.001,
-    bound: Literal["clopper-pearson", "runner-up"] = "clopper-pearson",
+    bound: Literal["clopper-pearson", "runner-up", "anytime"] | None = None,
     radius: float | None = None,
+    seconds: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
     row_by_row: bool = False,
@@ -209,23 +214,41 @@ def predict(
     alpha
         Probability that a label's radius is false, for each image.
     bound
-        Bound the label's probability alone, or the runner-up's too, for a larger radius.
+        Bound the label's probability alone, or the runner-up's too, for a larger radius; anytime
+        shows a radius that grows, and can be stopped.
     radius
         Ask only whether the label holds within this radius: usually far fewer samples.
+    seconds
+        Stop after so many seconds for each image, by the bound anytime; or before, with Ctrl-C.
     seed
         Seed of the noise.
     row_by_row
         Show the network one noisy image at a time, if its rows depend on one another; slow.
     """
-    from macer.certification.predict_files import predict_files
+    from macer.certification.predict_files import Prediction, predict_files
 
     if not images:
         raise Mistake("images must name at least one file, got none")
-    predictions = []
-    for prediction in predict_files(
-        run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seed=seed,
-        precision=precision, row_by_row=row_by_row, device=chosen_device(device), code=code,
-    ):  # fmt: skip
-        print_line(*prediction.fields())
-        predictions.append(prediction)
-    return {"run": run, "predictions": predictions}
+    bound = bound or ("clopper-pearson" if seconds is None else "anytime")
+    _check_bound(bound, radius, seconds)
+    predictions: list[Prediction] = []
+    result = {"run": run, "predictions": predictions}
+    try:
+        for prediction in predict_files(
+            run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seconds=seconds,
+            seed=seed, precision=precision, row_by_row=row_by_row, device=chosen_device(device),
+            code=code,
+        ):  # fmt: skip
+            print_line(*prediction.fields())
+            predictions.append(prediction)
+    except KeyboardInterrupt:
+        raise Stopped(signal.SIGINT, "interrupted", result) from None
+    return result
+
+
+def _check_bound(bound: str, radius: float | None, seconds: float | None) -> None:
+    if seconds is not None and bound != "anytime":
+        raise Mistake(f"bound must be anytime with seconds, got {bound}; leave --bound out")
+    if radius is not None and bound != "clopper-pearson":
+        what = "--bound" if seconds is None else "--seconds"
+        raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}; leave {what} out")

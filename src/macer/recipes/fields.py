@@ -177,8 +177,10 @@ class CertifyRecipe:
     "Other samples that bound its probability."
     alpha: float = 0.001
     "Probability α that a certificate is false, for each image."
-    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] = "clopper-pearson"
-    "Hard votes by Clopper–Pearson, alone or with the runner-up's bound; or the soft classifier."
+    bound: Literal["clopper-pearson", "runner-up", "anytime", "hoeffding", "bernstein"] = (
+        "clopper-pearson"
+    )
+    "Hard votes by Clopper–Pearson, with the runner-up's bound, or at any time; or soft outputs."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."
     radius: float | None = None

@@ -14,16 +14,18 @@ from scipy.special import betainc, betaincinv
 from torch import Tensor
 
 from macer.errors import Mistake
+from macer.smoothing.confidence_sequence import confidence_sequence_lower
 from macer.smoothing.tally import SOFT_UNIT, Tally
 
 Floats = NDArray[np.float64]
+Samples = int | NDArray[np.int64]  # a number of samples for all images, or one for each
 
 # betaincinv, sqrt and ndtri are good to a few units in the last place; this is more than those.
 ULPS = 2.0**-49
 DOWN = 1.0 - ULPS
 
 
-def clopper_pearson_lower(count: ArrayLike, n: int, alpha: float) -> Floats:
+def clopper_pearson_lower(count: ArrayLike, n: Samples, alpha: float) -> Floats:
     """Lower bound of p at confidence 1 − α, one-sided, from `count` successes in n trials.
 
     p̲ = the α-quantile of Beta(count, n − count + 1);  0 for count = 0   [Clopper & Pearson 1934]
@@ -50,7 +52,7 @@ def clopper_pearson_upper(count: ArrayLike, n: int, alpha: float) -> Floats:
     return upper
 
 
-def hoeffding_lower(total: ArrayLike, n: int, alpha: float) -> Floats:
+def hoeffding_lower(total: ArrayLike, n: Samples, alpha: float) -> Floats:
     """Lower bound of E X at confidence 1 − α from the sum of n samples of X in [0, 1].
 
     z̲ = X̄ − √(−log α / 2n)                                    [Zhai+20, Appendix A, Lemma 2]
@@ -60,7 +62,7 @@ def hoeffding_lower(total: ArrayLike, n: int, alpha: float) -> Floats:
     return lower
 
 
-def bernstein_lower(total: ArrayLike, squares: ArrayLike, n: int, alpha: float) -> Floats:
+def bernstein_lower(total: ArrayLike, squares: ArrayLike, n: Samples, alpha: float) -> Floats:
     """Empirical Bernstein lower bound of E X from Σ Xⱼ and Σ Xⱼ², X in [0, 1].
 
     S² = (Σ Xⱼ² − (Σ Xⱼ)²/n) / (n − 1)
@@ -76,7 +78,7 @@ def bernstein_lower(total: ArrayLike, squares: ArrayLike, n: int, alpha: float) 
     return lower
 
 
-def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+def _clopper_pearson(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:
     return clopper_pearson_lower(_of_selected(tally.votes, selected), n, alpha)
 
 
@@ -85,7 +87,7 @@ def _clopper_pearson(tally: Tally, selected: Tensor, n: int, alpha: float) -> Fl
 RIVALS_SHARE = 0.1
 
 
-def _own_share(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+def _own_share(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:
     return _clopper_pearson(tally, selected, n, (1 - RIVALS_SHARE) * alpha)
 
 
@@ -114,11 +116,11 @@ def _runner_up(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
     return clopper_pearson_upper(counts, n, RIVALS_SHARE * alpha / rivals)
 
 
-def _hoeffding(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+def _hoeffding(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:
     return hoeffding_lower(_of_selected(tally.first, selected) * SOFT_UNIT, n, alpha)
 
 
-def _bernstein(tally: Tally, selected: Tensor, n: int, alpha: float) -> Floats:
+def _bernstein(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:
     total = _of_selected(tally.first, selected) * SOFT_UNIT
     squares = _of_selected(tally.second, selected) * SOFT_UNIT**2
     return bernstein_lower(total, squares, n, alpha)
@@ -128,6 +130,10 @@ def _of_selected(totals: Tensor, selected: Tensor) -> Floats:
     return totals.gather(1, selected[:, None]).squeeze(1).numpy().astype(np.float64)
 
 
+def _anytime(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:
+    return confidence_sequence_lower(_of_selected(tally.votes, selected), n, alpha)
+
+
 class Bound(NamedTuple):
     """How p_A and p_B are bounded, and from which samples.
 
@@ -135,16 +141,22 @@ class Bound(NamedTuple):
     every other class. With probability 1 − α both hold. Without `upper`, p̄_B is 1 − p̲_A.
     """
 
-    lower: Callable[[Tally, Tensor, int, float], Floats]
+    lower: Callable[[Tally, Tensor, Samples, float], Floats]
     soft: bool  # of the classifier smoothed by softmax outputs; else by votes
     least: int = 1  # `lower` is defined from this n on
     upper: Callable[[Tally, Tensor, int, float], Floats] | None = None
+    anytime: bool = False  # it holds after every sample at once: images may have any n of their own
 
     def probabilities(
-        self, tally: Tally, selected: Tensor, n: int, alpha: float
+        self, tally: Tally, selected: Tensor, n: int, alpha: float, drawn: Tensor | None = None
     ) -> tuple[Floats, Floats]:
-        """(p̲_A, p̄_B) of each image; p̄_B ≤ 1 − p̲_A, since probabilities add up to 1."""
-        p_a = self.lower(tally, selected, n, alpha)
+        """(p̲_A, p̄_B) of each image; p̄_B ≤ 1 − p̲_A, since probabilities add up to 1.
+
+        Args:
+            drawn: the samples of each image, which count for a bound that holds at any time.
+        """
+        samples: Samples = n if drawn is None or not self.anytime else drawn.numpy()
+        p_a = self.lower(tally, selected, samples, alpha)
         p_b = 1.0 - p_a  # exact for p̲_A ≥ ½; below that it certifies nothing
         if self.upper is not None:
             p_b = np.minimum(self.upper(tally, selected, n, alpha), p_b)
@@ -167,6 +179,7 @@ class Bound(NamedTuple):
 BOUNDS = {
     "clopper-pearson": Bound(_clopper_pearson, soft=False),
     "runner-up": Bound(_own_share, soft=False, upper=_runner_up),
+    "anytime": Bound(_anytime, soft=False, anytime=True),
     "hoeffding": Bound(_hoeffding, soft=True),
     "bernstein": Bound(_bernstein, soft=True, least=2),
 }

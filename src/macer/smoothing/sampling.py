@@ -4,10 +4,12 @@ This module samples; it concludes nothing. `certification` turns its tallies int
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 import numpy as np
 import torch
@@ -36,7 +38,8 @@ LEAST_ROWS, MOST_ROWS = 1000, 32_000
 # allows: its activations should fit the caches. 100 images of CIFAR-10, 5 of ImageNet.
 CPU_VALUES = 2**20
 
-# Whole chunks per task of a thread: with fewer, threads wait for Python.
+# Most whole chunks per task of a thread: with fewer, threads wait for Python. Few chunks are shared
+# by all threads.
 CHUNKS_PER_TASK = 5
 
 
@@ -104,10 +107,11 @@ class Sampler:
             self._check_classes(classes)
             device = self.images.device
             tally = Tally.zeros(len(self.images), len(self.betas), classes, device)
-            for chunks, sums in results:
-                tally.add(torch.from_numpy(chunks.slots).to(device), sums)
-                if self.progress:
-                    self.progress(int(chunks.rows.sum()))
+            with closing(results):  # also after a signal: nobody waits for what is not wanted
+                for chunks, sums in results:
+                    tally.add(torch.from_numpy(chunks.slots).to(device), sums)
+                    if self.progress:
+                        self.progress(int(chunks.rows.sum()))
         return Tally(*(totals.cpu() for totals in tally))
 
     def _check_classes(self, classes: int) -> None:
@@ -130,26 +134,31 @@ class Sampler:
 
     def _results(
         self, copies: NoisyCopies, rows: int, chosen: NDArray[np.int64], num: int, *, first: int
-    ) -> Iterator[tuple[Chunks, Tally]]:
+    ) -> Generator[tuple[Chunks, Tally], None, None]:
         """The sums of all chunks in their order, task by task.
 
         Callables may keep anything anywhere: they are called in this thread alone.
         """
-        sample = partial(self._sample, copies, rows)
+        ended = Event()
+        sample = partial(self._sample, copies, rows, ended)
         if self.images.device.type != "cpu" or isinstance(self.model, CallableNetwork):
             tasks = _tasks(chosen, num, first, copies.shape[0] // CHUNK)
-            return map(partial(sample, self.model), tasks)
-        tasks = _tasks(chosen, num, first, CHUNKS_PER_TASK if rows == CHUNK else 1)
-        networks = networks_for_threads(self.model, len(chosen) * -(-num // CHUNK))
-        return in_threads(sample, tasks, networks)
+            return (sample(self.model, task) for task in tasks)
+        total = len(chosen) * -(-num // CHUNK)
+        networks = networks_for_threads(self.model, total)
+        size = min(CHUNKS_PER_TASK, -(-total // len(networks))) if rows == CHUNK else 1
+        tasks = _tasks(chosen, num, first, max(size, 1))
+        return in_threads(sample, tasks, networks, ended=ended)
 
     @torch.inference_mode()
     def _sample(
-        self, copies: NoisyCopies, rows: int, network: nn.Module, task: Chunks
+        self, copies: NoisyCopies, rows: int, ended: Event, network: nn.Module, task: Chunks
     ) -> tuple[Chunks, Tally]:
-        """The sums of each chunk of a task, batch by batch."""
+        """The sums of each chunk of a task, batch by batch, unless nobody wants them any more."""
         sums = []
         for chunks in task.parts(copies.shape[0] // CHUNK):
+            if ended.is_set():
+                raise CancelledError
             batch, decided = copies.draw(chunks)
             sums.append(_sums(in_parts(network, batch, rows), decided, chunks, self.betas))
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))

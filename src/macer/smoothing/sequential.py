@@ -85,11 +85,15 @@ def looks(n_max: int) -> list[int]:
     if n_max < 1:
         raise Mistake(f"n_max must be at least 1, got {n_max}")
     sizes: list[int] = []
-    n = 0
-    while n < n_max:
-        n = min(n + CHUNK * max(1, n // (8 * CHUNK)), n_max)
-        sizes.append(n)
+    while (n := sizes[-1] if sizes else 0) < n_max:
+        sizes.append(next_look(n, n_max))
     return sizes
+
+
+def next_look(n: int, n_max: int, *, chunks: int = 1) -> int:
+    """The sample size to look at after n: some chunks more, or an eighth of n if that is more."""
+    step = CHUNK * chunks
+    return min(n + step * max(1, n // (8 * step)), n_max)
 
 
 def alternatives(p0: float) -> tuple[Floats, Floats]:

@@ -1,10 +1,11 @@
 """Visible progress: a bar on a terminal, otherwise a plain line every few seconds."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -69,6 +70,28 @@ def bar(
         lines = _Lines(title, total, unit, done)
         yield lines
         lines.close()
+
+
+@contextmanager
+def live_line() -> Iterator[Callable[[str, bool], None]]:
+    """Show the last of several texts while the block runs: the block calls the yielded function.
+
+    On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: those
+    for which the function's second argument is true, and else at most one in ten seconds.
+    """
+    if console.is_terminal:
+        with Live(console=console, transient=True) as live:
+            yield lambda text, _: live.update(Text(one_line(text)), refresh=True)
+        return
+    last = time.monotonic()
+
+    def show(text: str, at_once: bool) -> None:
+        nonlocal last
+        if at_once or time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            note(text)
+
+    yield show
 
 
 def _terminal_bar(transient: bool) -> Progress:
