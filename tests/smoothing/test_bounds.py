@@ -11,13 +11,8 @@ from scipy.stats import beta, binom
 
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
-from macer.smoothing.bounds import (
-    BOUNDS,
-    bernstein_lower,
-    bound_named,
-    clopper_pearson_lower,
-    hoeffding_lower,
-)
+from macer.smoothing.bounds import BOUNDS, bound_named
+from macer.smoothing.confidence import bernstein_lower, clopper_pearson_lower, hoeffding_lower
 from macer.smoothing.tally import SOFT_UNIT, Tally
 
 mpmath.mp.dps = 40
@@ -109,8 +104,8 @@ def test_a_quantile_that_is_far_off_is_lowered_in_few_steps(monkeypatch):
         assert len(tests) < 50
         return betainc(*shape_and_p)
 
-    monkeypatch.setattr("macer.smoothing.bounds.betaincinv", lambda a, b, alpha: np.array(0.9))
-    monkeypatch.setattr("macer.smoothing.bounds.betainc", counted)
+    monkeypatch.setattr("macer.smoothing.confidence.betaincinv", lambda a, b, alpha: np.array(0.9))
+    monkeypatch.setattr("macer.smoothing.confidence.betainc", counted)
     p = float(clopper_pearson_lower(50, 100, 0.001))
     assert 0 < p <= beta.ppf(0.001, 50, 51)
 

@@ -16,40 +16,43 @@ from mutation import Mutant, main
 
 MUTANTS = {
     "two-sided bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, alpha / 2)",
         "smoothing/test_bounds.py",
     ),
     "ten times alpha": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, 10 * alpha)",
         "smoothing/test_bounds.py",
     ),
     "bound off by one": Mutant(
-        "smoothing/bounds.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_bounds.py"
+        "smoothing/confidence.py",
+        "n - count + 1.0)",
+        "n - count + 0.5)",
+        "smoothing/test_bounds.py",
     ),
     "estimate instead of bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "return np.where(count > 0, p, 0.0)",
         "return count / n * DOWN + 0 * p",
         "smoothing/test_bounds.py",
     ),
     "bound rounded up": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "DOWN = 1.0 - ULPS",
         "DOWN = 1.0 + ULPS",
         "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "-np.log(alpha) / (2 * n)",
         "-np.log(alpha) / (4 * n)",
         "smoothing/test_bounds.py",
     ),
     "Bernstein with one tail": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "log_term = np.log(2 / alpha)",
         "log_term = np.log(1 / alpha)",
         "smoothing/test_bounds.py",
@@ -437,7 +440,7 @@ MUTANTS = {
         "smoothing/test_threads.py",
     ),
     "quantile above its exact value": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "while (above := betainc(*shape, p) > alpha).any():",
         "if (above := betainc(*shape, p) > 1).any():",
         "smoothing/test_bounds.py",
@@ -992,7 +995,7 @@ MUTANTS = {
         "report/test_history.py",
     ),
     "variance below its exact value": Mutant(
-        "smoothing/bounds.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
+        "smoothing/confidence.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
     ),
     "draws at a cell's edge decided": Mutant(
         "smoothing/exact_noise.py",
