@@ -654,7 +654,7 @@ MUTANTS = {
     ),
     "an ACR of certificates of one radius": Mutant(
         "report/logs.py",
-        "if radius is not None:",
+        "if at is not None and not one_radius:",
         "if False:",
         "experiments/test_paper_runs.py",
     ),
@@ -729,6 +729,111 @@ MUTANTS = {
         "if isinstance(value, bool) or not isinstance(value, int | float):",
         "if not isinstance(value, int | float):",
         "recipes/test_fields.py",
+    ),
+    "a gate without alpha": Mutant(
+        "report/gate.py",
+        "np.maximum((q - alpha) / (1 - alpha), 0.0)",
+        "np.maximum(q, 0.0)",
+        "report/test_gate.py",
+    ),
+    "a gate by a two-sided bound": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = clopper_pearson_lower(certified, images, level / 2)",
+        "report/test_gate.py",
+    ),
+    "a gate by the estimate": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = np.asarray(certified) / np.maximum(images, 1)",
+        "report/test_gate.py",
+    ),
+    "a bound that must exceed what is required": Mutant(
+        "report/gate.py", "lower >= required", "lower > required", "report/test_gate.py"
+    ),
+    "a gate that counts wrong labels": Mutant(
+        "report/gate.py",
+        "return log.correct & (log.radius >= radius)",
+        "return log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a radius that must be exceeded": Mutant(
+        "report/gate.py", "(log.radius >= radius)", "(log.radius > radius)", "report/test_gate.py"
+    ),
+    "a radius lost in print": Mutant(
+        "report/gate.py",
+        "log.radius > log.at - _PRINTED",
+        "log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a gate beyond the certified radius": Mutant(
+        "report/gate.py", "if radius > log.at:", "if False:", "report/test_gate.py"
+    ),
+    "a baseline that is understated": Mutant(
+        "report/gate.py",
+        "if baseline.at not in (None, radius):",
+        "if False:",
+        "report/test_gate.py",
+    ),
+    "builds compared without pairs": Mutant(
+        "report/gate.py",
+        "int(np.sum(new & ~old)), int(np.sum(old & ~new))",
+        "max(new.sum() - old.sum(), 0), max(old.sum() - new.sum(), 0)",
+        "report/test_gate.py",
+    ),
+    "gained and lost exchanged": Mutant(
+        "report/gate.py",
+        "gained, lost, images = ",
+        "lost, gained, images = ",
+        "report/test_gate.py",
+    ),
+    "the level of a comparison spent twice": Mutant(
+        "report/gate.py",
+        "clopper_pearson_lower(gained, differing, (1 - _LOST_SHARE) * level)",
+        "clopper_pearson_lower(gained, differing, 2 * level)",
+        "report/test_gate.py",
+    ),
+    "lost images by their estimate": Mutant(
+        "report/gate.py",
+        "p = clopper_pearson_upper(lost, images, _LOST_SHARE * level)",
+        "p = np.asarray(lost) / images",
+        "report/test_gate.py",
+    ),
+    "the best class for the worst": Mutant(
+        "report/gate.py",
+        "worst, names = min(bounds",
+        "worst, names = max(bounds",
+        "report/test_gate.py",
+    ),
+    "a class without images left out": Mutant(
+        "report/gate.py", "range(classes) if log.classes else", "", "report/test_gate.py"
+    ),
+    "an unfinished run judged": Mutant(
+        "cli/gate.py", "if len(missing) and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a table behind its journal judged": Mutant(
+        "cli/gate.py", "if behind and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a baseline of another level": Mutant(
+        "cli/gate.py", "if build.alpha != alpha:", "if False:", "cli/test_gate.py"
+    ),
+    "a gate that always ends with 0": Mutant(
+        "cli/app.py",
+        'return None if helps or result.get("passed", True) else NOT_PASSED',
+        "return None",
+        "cli/test_gate.py",
+    ),
+    "one requirement suffices": Mutant(
+        "cli/gate.py",
+        "passed = all(requirement.passed",
+        "passed = any(requirement.passed",
+        "cli/test_gate.py",
+    ),
+    "failures that JUnit does not count": Mutant(
+        "report/junit.py",
+        "sum(not requirement.passed",
+        "sum(requirement.passed and False",
+        "report/test_junit.py",
     ),
     "held-out images taken for test images": Mutant(
         "report/scores.py",
