@@ -375,6 +375,7 @@ MISTAKES = [
     ),
     ("report run --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
     ("report run --skip 0", "skip must be at least 1, got 0\n"),
+    ("report run --intervals yes", "no log at yes: expected a run folder or a log file\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
     ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),

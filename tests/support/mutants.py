@@ -835,6 +835,39 @@ MUTANTS = {
         "sum(requirement.passed and False",
         "report/test_junit.py",
     ),
+    "an interval of one side": Mutant(
+        "report/intervals.py", "SIDE = 0.025", "SIDE = 0.05", "report/test_intervals.py"
+    ),
+    "intervals of wrong predictions": Mutant(
+        "report/intervals.py",
+        "radii = log.radius * log.correct",
+        "radii = log.radius",
+        "report/test_intervals.py",
+    ),
+    "a radius beyond the largest": Mutant(
+        "report/intervals.py",
+        "if not radii.max() <= _PRINTED * largest:",
+        "if False:",
+        "report/test_intervals.py",
+    ),
+    "an interval rounded inwards": Mutant(
+        "report/intervals.py",
+        "math.floor(interval.low * 1000), math.ceil(interval.high * 1000)",
+        "math.ceil(interval.low * 1000), math.floor(interval.high * 1000)",
+        "report/test_intervals.py",
+    ),
+    "scores of all classes for each": Mutant(
+        "report/intervals.py",
+        "own = log.label == label",
+        "own = log.label >= 0",
+        "report/test_tables.py",
+    ),
+    "CSV columns that vanish": Mutant(
+        "report/tables.py",
+        "*(row.acr_interval or (None, None)),",
+        "*(row.acr_interval or ()),",
+        "report/test_tables.py",
+    ),
     "held-out images taken for test images": Mutant(
         "report/scores.py",
         " or a.split != b.split",

@@ -47,7 +47,8 @@ def _names_in_model_file(file: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def class_text(label: int, names: tuple[str, ...]) -> str:
-    """A class as people read it: its number, and its name where that says more."""
+def class_text(label: int, names: tuple[str, ...], *facts: str) -> str:
+    """A class as people read it: its number, its name where that says more, and facts about it."""
     name = names[label] if label < len(names) else ""
-    return f"{label}" if name in ("", str(label)) else f"{label} ({name})"
+    told = [*([] if name in ("", str(label)) else [name]), *facts]
+    return f"{label} ({', '.join(told)})" if told else f"{label}"

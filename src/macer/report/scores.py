@@ -32,9 +32,14 @@ def certified_accuracy(log: CertificateLog, radii: ArrayLike) -> Floats:
 
     accuracy(r) = 1/m · Σ 1[predict = label and radius ≥ r]
     """
-    certified = np.sort(log.radius[log.correct])
-    below = np.searchsorted(certified, np.asarray(radii, np.float64), side="left")
-    return np.asarray((len(certified) - below) / len(log.idx), np.float64)
+    counts = certified_counts(log.radius[log.correct], radii)
+    return np.asarray(counts / len(log.idx), np.float64)
+
+
+def certified_counts(certified: Floats, radii: ArrayLike) -> NDArray[np.intp]:
+    """How many of the certified radii are at least r, for each r."""
+    below = np.searchsorted(np.sort(certified), np.asarray(radii, np.float64), side="left")
+    return np.asarray(len(certified) - below)
 
 
 class Difference(NamedTuple):
