@@ -57,7 +57,7 @@ def report(
     html
         Write a self-contained page.
     plot
-        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+        Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
@@ -124,7 +124,7 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     csv
         Print CSV instead, of every look at the held-out images.
     plot
-        Draw the radii, PNG or PDF by the file's ending.
+        Draw the radii, PNG, PDF or SVG by the file's ending.
     """
     from macer.report import history as histories
     from macer.report.figures import check_picture

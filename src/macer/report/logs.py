@@ -57,6 +57,7 @@ class CertificateLog:
     at: float | None = None  # the one radius that its certificates are of; None: largest radii
     classes: int | None = None
     class_names: tuple[str, ...] = ()
+    subject: tuple[str, str] | None = None  # data set and network
 
 
 def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
@@ -99,6 +100,7 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
         at=at,
         classes=rows[0].get("counts"),
         class_names=class_names(path, contents),
+        subject=(contents.header.dataset, contents.header.model) if contents else None,
     )
 
 

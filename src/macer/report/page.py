@@ -11,6 +11,7 @@ import numpy as np
 
 from macer.errors import Mistake
 from macer.report.curves import conditions, draw
+from macer.report.figures import SVG
 from macer.report.intervals import ClassScore, interval_text
 from macer.report.logs import CertificateLog
 from macer.report.provenance import Provenance
@@ -97,7 +98,7 @@ def drawing(logs: Sequence[CertificateLog]) -> str:
     width = max(float(x[-1]) for x, _ in curves)
     simple = [simplify(x, y, width / 1500, 1 / 1500) for x, y in curves]
     picture = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "macer", "path.simplify": False}):
+    with rc_context({**SVG, "path.simplify": False}):
         figure = draw(logs, simple, colour=PLACEHOLDER, titled=False)
         figure.savefig(picture, format="svg", transparent=True, metadata={"Date": None})
     return _inline(picture.getvalue())
