@@ -100,6 +100,22 @@ def test_a_build_worse_by_what_is_allowed_passes_no_more_often_than_it_may(
         assert false >= 0.3 * MOST, "it is not needlessly strict"
 
 
+@pytest.mark.parametrize("allowed", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize("differing", [0.05, 0.2, 0.6, 1.0])
+def test_the_exact_probability_that_a_worse_build_passes_is_within_the_level(
+    allowed: float, differing: float
+) -> None:
+    images = 100
+    gained, lost = np.meshgrid(np.arange(images + 1), np.arange(images + 1), indexing="ij")
+    both = gained + lost
+    possible = both <= images
+    share = (differing - allowed) / 2 / differing
+    chance = binom.pmf(both, images, differing) * binom.pmf(gained, both, share)
+    passing = difference_lower(gained, np.minimum(lost, images - gained), images, LEVEL) >= -allowed
+    assert chance[possible].sum() == pytest.approx(1)
+    assert chance[possible & passing].sum() <= LEVEL
+
+
 @pytest.mark.parametrize("others", [1.0, 0.3])
 def test_a_build_whose_worst_class_is_at_the_boundary_passes_no_more_often_than_it_may(
     others: float,
