@@ -15,7 +15,7 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.conclusions import conclude
 from macer.certification.largest_radius import certify
 from macer.errors import Mistake
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.confidence_sequence import confidence_sequence_lower
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.tally import Tally

@@ -420,9 +420,10 @@ MISTAKES = [
     ),
     ("report run --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
     ("report run --skip 0", "skip must be at least 1, got 0\n"),
+    ("report run --intervals yes", "no log at yes: expected a run folder or a log file\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
-    ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("report run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
     (
@@ -430,6 +431,70 @@ MISTAKES = [
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
     ("report at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
+    # gate
+    ("gate", 'Command "gate" parameter RUN requires an argument.\n'),
+    ("gate run --at-least 0.5", 'Command "gate" parameter --radius requires an argument.\n'),
+    ("gate runn --radius 0.1 --at-least 0.5", "no log at runn: expected a run folder or a log "),
+    ("gate large --radius 0.1 --at-least 0.5", "no certificates in large: expected large/cert"),
+    ("gate zoo:none --radius 0.1 --at-least 0.5", "unknown zoo model 'none'"),
+    ("gate run --radius -1 --at-least 0.5", "radius must be a number ≥ 0, got -1.0\n"),
+    ("gate run --radius nan --at-least 0.5", "radius must be a number ≥ 0, got nan\n"),
+    (
+        "gate at-0.1 --radius 0.2 --at-least 0.5",
+        "radius must be at most 0.1, that of the certificates of at-0.1, got 0.2; certify without ",
+    ),
+    ("gate run --radius 0.1", "gate must have a requirement, got none; add --at-least 0.6, "),
+    ("gate run --radius 0.1 --at-least 60", "at_least must be from 0 to 1, got 60\n"),
+    ("gate run --radius 0.1 --at-least nan", "at_least must be from 0 to 1, got nan\n"),
+    ("gate run --radius 0.1 --worst-class -0.1", "worst_class must be from 0 to 1, got -0.1\n"),
+    (
+        "gate run --radius 0.1 --baseline run",
+        "not_worse_by must be given with baseline; add --not-worse-by\n",
+    ),
+    (
+        "gate run --radius 0.1 --not-worse-by 0.01",
+        "baseline must be given with not_worse_by; add --baseline\n",
+    ),
+    (
+        "gate run --radius 0.1 --baseline run --not-worse-by -1",
+        "not_worse_by must be from 0 to 1, got -1\n",
+    ),
+    (
+        "gate run --radius 0.1 --baseline runn --not-worse-by 0.1",
+        "no log at runn: expected a run folder or a log ",
+    ),
+    (
+        "gate run --radius 0.05 --baseline at-0.1 --not-worse-by 0.1",
+        "baseline must be certified at radius 0.05 or without --radius, got 0.1; at another ",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --confidence 95",
+        "confidence must be between 0 and 1, got 95\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --confidence 1",
+        "confidence must be between 0 and 1, got 1\n",
+    ),
+    ("gate run --radius 0.1 --at-least 0.5 --alpha 2", "alpha must be between 0 and 1, got 2\n"),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --alpha 0.01",
+        "alpha must be 0.001, as run records it, got 0.01\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --start 6",
+        "no image of run is left by start 6, stop None, skip 1: the log has ",
+    ),
+    ("gate run --radius 0.1 --at-least 0.5 --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
+    ("gate run --radius 0.1 --at-least 0.5 --skip 0", "skip must be at least 1, got 0\n"),
+    ("gate run --radius 0.1 --at-least 0.5 --partial yes", "Unused Tokens: ['yes']."),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --junit a.txt",
+        "path of a JUnit file must end in .xml, got 'a.txt'\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --junit nowhere/a.xml",
+        "no folder nowhere to write a.xml into: make it first\n",
+    ),
     ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
     # history
     ("history", "runs must name at least one run folder, got none\n"),
@@ -439,7 +504,7 @@ MISTAKES = [
         "run must have looked at held-out images, got none in run/metrics.jsonl; ",
     ),
     ("history run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
-    ("history run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("history run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
@@ -481,7 +546,7 @@ MISTAKES = [
     ("paper table-1 --skip 0", "skip must be at least 1, got 0\n"),
     ("paper table-1 --latex --markdown", "choose one of --latex and --markdown\n"),
     ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
-    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     (
         "paper figure-4 --plot a.png",

@@ -13,12 +13,8 @@ import torch
 from scipy.special import gammaln, xlogy
 from scipy.stats import binom
 
-from macer.smoothing.bounds import (
-    BOUNDS,
-    RIVALS_SHARE,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-)
+from macer.smoothing.bounds import BOUNDS, RIVALS_SHARE
+from macer.smoothing.confidence import clopper_pearson_lower, clopper_pearson_upper
 from macer.smoothing.tally import Tally
 
 RUNNER_UP = BOUNDS["runner-up"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from examples import log_of, random_log
 
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.curves import conditions, draw, plot
+from macer.report.curves import conditions, draw, plot, subject
 from macer.report.logs import select
 from macer.report.scores import curve
 
@@ -42,7 +43,8 @@ def test_a_legend_tells_which_log_differs_and_has_no_hidden_characters() -> None
 
 
 @pytest.mark.parametrize(
-    ("suffix", "magic"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")]
+    ("suffix", "magic"),
+    [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG"), (".svg", b"<?xml")],
 )
 def test_the_same_logs_give_the_same_picture(tmp_path: Path, suffix: str, magic: bytes) -> None:
     logs = [replace(random_log(i), name=f"_{i} $x$") for i in range(3)]
@@ -52,8 +54,25 @@ def test_the_same_logs_give_the_same_picture(tmp_path: Path, suffix: str, magic:
     first, second = (file.read_bytes() for file in files)
     assert first == second
     assert first.startswith(magic)
-    assert b"Date" not in first
+    assert b"Date" not in first and b"dc:date" not in first
     assert sorted(tmp_path.iterdir()) == files
+
+
+def test_an_svg_is_xml_with_its_text_as_text(tmp_path: Path) -> None:
+    odd = replace(
+        random_log(0), name="a <b> & --> \x1b", subject=("cifar10", "wide<14>"), sigma=0.25
+    )
+    plot([odd], tmp_path / "a.svg")
+    texts = [text for text in ElementTree.parse(tmp_path / "a.svg").getroot().itertext() if text]
+    assert "cifar10 · wide<14> · σ = 0.25" in texts
+    assert any(text.startswith("a <b> & --> \\x1b: ACR") for text in texts)
+
+
+def test_a_caption_names_what_the_logs_share() -> None:
+    log = replace(random_log(0), subject=("mnist", "lenet"), sigma=0.5)
+    assert subject([log, log]) == "mnist · lenet · σ = 0.5"
+    assert subject([log, replace(log, sigma=0.25, subject=("mnist", "wide"))]) == "mnist"
+    assert subject([log, random_log(1)]) == subject([random_log(1)]) == ""
 
 
 def test_a_log_without_any_certificate_can_be_drawn(tmp_path: Path) -> None:
@@ -74,6 +93,6 @@ def test_curves_of_nothing_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png"])
-def test_pictures_other_than_png_and_pdf_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Mistake, match=r"path of a plot must end in .png or .pdf, got '.*"):
+def test_pictures_other_than_png_pdf_and_svg_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Mistake, match=r"path of a plot must end in .png, .pdf or .svg, got '.*"):
         plot([random_log(0)], tmp_path / name)

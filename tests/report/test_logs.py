@@ -74,6 +74,18 @@ def test_a_clock_counts_seconds(text: str, seconds: float) -> None:
 def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "0\t1\t1\t0.5\t1\t0\t0.5", header=f"{HEADER}\tasked")
     refuses(file, "must hold certificates of largest radii, got those of radius 0.5")
+    assert read_log(file, one_radius=True).at == 0.5
+    rows = ("0\t1\t1\t0.5\t1\t0\t0.5", "1\t1\t1\t0.6\t1\t0\t0.6")
+    mixed = write(tmp_path / "b.tsv", *rows, header=f"{HEADER}\tasked")
+    with pytest.raises(Mistake, match=r"asked must be the same for every image, got 0.5 and 0.6"):
+        read_log(mixed, one_radius=True)
+
+
+def test_counts_tell_the_number_of_classes(tmp_path: Path) -> None:
+    row = "0\t1\t1\t0.5\t1\t0"
+    assert read_log(write(tmp_path / "a.tsv", row)).classes is None
+    counted = write(tmp_path / "b.tsv", f"{row}\t5,90,5", header=f"{HEADER}\tcounts")
+    assert read_log(counted).classes == 3
 
 
 def test_images_of_which_samples_were_drawn_were_estimated(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from scipy.stats import beta, binom
 
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
-from macer.smoothing.bounds import (
-    BOUNDS,
+from macer.smoothing.bounds import BOUNDS, bound_named
+from macer.smoothing.confidence import (
     bernstein_lower,
-    bound_named,
     clopper_pearson_lower,
     clopper_pearson_upper,
     hoeffding_lower,
@@ -129,8 +128,8 @@ def test_a_quantile_that_is_far_off_is_lowered_in_few_steps(monkeypatch):
         assert len(tests) < 50
         return betainc(*shape_and_p)
 
-    monkeypatch.setattr("macer.smoothing.bounds.betaincinv", lambda a, b, alpha: np.array(0.9))
-    monkeypatch.setattr("macer.smoothing.bounds.betainc", counted)
+    monkeypatch.setattr("macer.smoothing.confidence.betaincinv", lambda a, b, alpha: np.array(0.9))
+    monkeypatch.setattr("macer.smoothing.confidence.betainc", counted)
     p = float(clopper_pearson_lower(50, 100, 0.001))
     assert 0 < p <= beta.ppf(0.001, 50, 51)
 
@@ -180,6 +179,7 @@ def test_recipes_offer_the_bounds_of_the_table():
 
 def test_an_unknown_bound_is_refused():
     with pytest.raises(
-        Mistake, match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, hoeff"
+        Mistake,
+        match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, anytime, hoeff",
     ):
         bound_named("wald")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import anytime_wealth
 from scipy.stats import binom
 
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.confidence_sequence import confidence_sequence_lower, log_wealth
 
 ALPHA = 0.001

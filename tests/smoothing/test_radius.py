@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.radius import certified_radius, radius_lower
 
 mpmath.mp.dps = 40

@@ -16,40 +16,43 @@ from mutation import Mutant, main
 
 MUTANTS = {
     "two-sided bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, alpha / 2)",
         "smoothing/test_bounds.py",
     ),
     "ten times alpha": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, 10 * alpha)",
         "smoothing/test_bounds.py",
     ),
     "bound off by one": Mutant(
-        "smoothing/bounds.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_bounds.py"
+        "smoothing/confidence.py",
+        "n - count + 1.0)",
+        "n - count + 0.5)",
+        "smoothing/test_bounds.py",
     ),
     "estimate instead of bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "return np.where(count > 0, p, 0.0)",
         "return count / n * DOWN + 0 * p",
         "smoothing/test_bounds.py",
     ),
     "bound rounded up": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "DOWN = 1.0 - ULPS",
         "DOWN = 1.0 + ULPS",
         "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "-np.log(alpha) / (2 * n)",
         "-np.log(alpha) / (4 * n)",
         "smoothing/test_bounds.py",
     ),
     "Bernstein with one tail": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "log_term = np.log(2 / alpha)",
         "log_term = np.log(1 / alpha)",
         "smoothing/test_bounds.py",
@@ -211,7 +214,7 @@ MUTANTS = {
         "laws/test_runner_up.py",
     ),
     "upper bound rounded down": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "np.nextafter(1.0 - others, 2.0)",
         "(1.0 - others) * DOWN**16",
         "smoothing/test_bounds.py",
@@ -726,7 +729,7 @@ MUTANTS = {
     ),
     "samples that no look has": Mutant(
         "audit/verify.py",
-        "if evidence.drawn not in _sample_sizes(contents.header):",
+        "if evidence.drawn not in sizes and (evidence.drawn > 0 or not contents.header.score):",
         "if False:",
         "certification/test_data_set.py",
     ),
@@ -797,7 +800,7 @@ MUTANTS = {
         "smoothing/test_threads.py",
     ),
     "quantile above its exact value": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "while (above := betainc(*shape, p) > alpha).any():",
         "if (above := betainc(*shape, p) > 1).any():",
         "smoothing/test_bounds.py",
@@ -1011,7 +1014,7 @@ MUTANTS = {
     ),
     "an ACR of certificates of one radius": Mutant(
         "report/logs.py",
-        "if radius is not None:",
+        "if at is not None and not one_radius:",
         "if False:",
         "experiments/test_paper_runs.py",
     ),
@@ -1086,6 +1089,144 @@ MUTANTS = {
         "if isinstance(value, bool) or not isinstance(value, int | float):",
         "if not isinstance(value, int | float):",
         "recipes/test_fields.py",
+    ),
+    "a gate without alpha": Mutant(
+        "report/gate.py",
+        "np.maximum((q - alpha) / (1 - alpha), 0.0)",
+        "np.maximum(q, 0.0)",
+        "report/test_gate.py",
+    ),
+    "a gate by a two-sided bound": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = clopper_pearson_lower(certified, images, level / 2)",
+        "report/test_gate.py",
+    ),
+    "a gate by the estimate": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = np.asarray(certified) / np.maximum(images, 1)",
+        "report/test_gate.py",
+    ),
+    "a bound that must exceed what is required": Mutant(
+        "report/gate.py", "lower >= required", "lower > required", "report/test_gate.py"
+    ),
+    "a gate that counts wrong labels": Mutant(
+        "report/gate.py",
+        "return log.correct & (log.radius >= radius)",
+        "return log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a radius that must be exceeded": Mutant(
+        "report/gate.py", "(log.radius >= radius)", "(log.radius > radius)", "report/test_gate.py"
+    ),
+    "a radius lost in print": Mutant(
+        "report/gate.py",
+        "log.radius > log.at - _PRINTED",
+        "log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a gate beyond the certified radius": Mutant(
+        "report/gate.py", "if radius > log.at:", "if False:", "report/test_gate.py"
+    ),
+    "a baseline that is understated": Mutant(
+        "report/gate.py",
+        "if baseline.at not in (None, radius):",
+        "if False:",
+        "report/test_gate.py",
+    ),
+    "builds compared without pairs": Mutant(
+        "report/gate.py",
+        "int(np.sum(new & ~old)), int(np.sum(old & ~new))",
+        "max(new.sum() - old.sum(), 0), max(old.sum() - new.sum(), 0)",
+        "report/test_gate.py",
+    ),
+    "gained and lost exchanged": Mutant(
+        "report/gate.py",
+        "gained, lost, images = ",
+        "lost, gained, images = ",
+        "report/test_gate.py",
+    ),
+    "the level of a comparison spent twice": Mutant(
+        "report/gate.py",
+        "clopper_pearson_lower(gained, differing, (1 - _LOST_SHARE) * level)",
+        "clopper_pearson_lower(gained, differing, 2 * level)",
+        "report/test_gate.py",
+    ),
+    "lost images by their estimate": Mutant(
+        "report/gate.py",
+        "p = clopper_pearson_upper(lost, images, _LOST_SHARE * level)",
+        "p = np.asarray(lost) / images",
+        "report/test_gate.py",
+    ),
+    "the best class for the worst": Mutant(
+        "report/gate.py",
+        "worst, names = min(bounds",
+        "worst, names = max(bounds",
+        "report/test_gate.py",
+    ),
+    "a class without images left out": Mutant(
+        "report/gate.py", "range(classes) if log.classes else", "", "report/test_gate.py"
+    ),
+    "an unfinished run judged": Mutant(
+        "cli/gate.py", "if len(missing) and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a table behind its journal judged": Mutant(
+        "cli/gate.py", "if behind and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a baseline of another level": Mutant(
+        "cli/gate.py", "if build.alpha != alpha:", "if False:", "cli/test_gate.py"
+    ),
+    "a gate that always ends with 0": Mutant(
+        "cli/app.py",
+        'return None if helps or result.get("passed", True) else NOT_PASSED',
+        "return None",
+        "cli/test_gate.py",
+    ),
+    "one requirement suffices": Mutant(
+        "cli/gate.py",
+        "passed = all(requirement.passed",
+        "passed = any(requirement.passed",
+        "cli/test_gate.py",
+    ),
+    "failures that JUnit does not count": Mutant(
+        "report/junit.py",
+        "sum(not requirement.passed",
+        "sum(requirement.passed and False",
+        "report/test_junit.py",
+    ),
+    "an interval of one side": Mutant(
+        "report/intervals.py", "SIDE = 0.025", "SIDE = 0.05", "report/test_intervals.py"
+    ),
+    "intervals of wrong predictions": Mutant(
+        "report/intervals.py",
+        "radii = log.radius * log.correct",
+        "radii = log.radius",
+        "report/test_intervals.py",
+    ),
+    "a radius beyond the largest": Mutant(
+        "report/intervals.py",
+        "if not radii.max() <= _PRINTED * largest:",
+        "if False:",
+        "report/test_intervals.py",
+    ),
+    "an interval rounded inwards": Mutant(
+        "report/intervals.py",
+        "math.floor(interval.low * 1000), math.ceil(interval.high * 1000)",
+        "math.ceil(interval.low * 1000), math.floor(interval.high * 1000)",
+        "report/test_intervals.py",
+    ),
+    "scores of all classes for each": Mutant(
+        "report/intervals.py",
+        "own = log.label == label",
+        "own = log.label >= 0",
+        "report/test_tables.py",
+    ),
+    "CSV columns that vanish": Mutant(
+        "report/tables.py",
+        "*(row.acr_interval or (None, None)),",
+        "*(row.acr_interval or ()),",
+        "report/test_tables.py",
     ),
     "held-out images taken for test images": Mutant(
         "report/scores.py",
@@ -1352,7 +1493,7 @@ MUTANTS = {
         "report/test_history.py",
     ),
     "variance below its exact value": Mutant(
-        "smoothing/bounds.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
+        "smoothing/confidence.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
     ),
     "draws at a cell's edge decided": Mutant(
         "smoothing/exact_noise.py",

@@ -22,7 +22,7 @@ from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
 
 from macer.certification.record import Record
-from macer.smoothing.bounds import clopper_pearson_upper, hoeffding_lower
+from macer.smoothing.confidence import clopper_pearson_upper, hoeffding_lower
 from macer.smoothing.tally import SOFT_UNIT
 
 # Probability that the noise of a judgement condemns a true certificate, per point and test: an

@@ -14,6 +14,7 @@ from macer.cli.about import bench, data, recipes, zoo
 from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
+from macer.cli.gate import gate
 from macer.cli.loss_flags import train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
@@ -54,6 +55,7 @@ def command_line(training: App | None = None) -> App:
     app.command(predict)
     app.command(rescore)
     app.command(report)
+    app.command(gate)
     app.command(history)
     app.command(compare)
     app.command(paper)
@@ -76,6 +78,11 @@ class Ending(NamedTuple):
     kind: str
     line: str
     content: Mapping[str, object] = {}  # what was finished before a signal
+    told: bool = False  # the command's own document and lines have said it
+
+
+# A command that judges ends with code 1 if its result says so.
+NOT_PASSED = Ending(1, "not passed", "", told=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given and given[0] in app else None
     try:
         ending = _run(given, command, as_json)
-        if ending and as_json:
+        if ending and as_json and not ending.told:
             with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
                 print_document(command, {**ending.content, "error": error})
@@ -116,7 +123,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
         raise
     except (Exception, KeyboardInterrupt, Stopped) as error:
         return _ending(error, command)
-    return None
+    return None if helps or result.get("passed", True) else NOT_PASSED
 
 
 def _ending(error: BaseException, command: str | None) -> Ending:

@@ -71,9 +71,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_report(
-    logs: Sequence["CertificateLog"], form: Form = "terminal", radii: Sequence[float] = ()
+    logs: Sequence["CertificateLog"],
+    form: Form = "terminal",
+    radii: Sequence[float] = (),
+    *,
+    intervals: bool = False,
 ) -> "ScoreTable":
-    """Print the scores of logs as a table of a form.
+    """Print the scores of logs as a table of a form; CSV has intervals always.
 
     Returns:
         The table of CSV and JSON, whose radii do not depend on the logs.
@@ -86,9 +90,10 @@ def print_report(
         return fixed
     table = tables.tabulate(logs, radii or None)
     if form == "terminal":
-        _console().print(tables.terminal(table))
+        _console().print(tables.terminal(table, intervals=intervals))
     else:
-        print_text(tables.latex(table) if form == "latex" else tables.markdown(table))
+        written = tables.latex if form == "latex" else tables.markdown
+        print_text(written(table, intervals=intervals))
     return fixed
 
 

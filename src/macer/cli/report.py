@@ -24,6 +24,7 @@ def report(
     radii: Annotated[
         tuple[float, ...], Parameter(consume_multiple=True, negative="", show_default=False)
     ] = (),
+    intervals: bool = False,
     csv: bool = False,
     latex: bool = False,
     markdown: bool = False,
@@ -45,6 +46,8 @@ def report(
     radii
         Radii to give the certified accuracy at; by default up to the largest certified one, and
         in CSV and JSON always 0, 0.25 … 4.
+    intervals
+        Give 95% intervals over the images; CSV, JSON and the page always have them.
     csv
         Print CSV instead of a table for the terminal.
     latex
@@ -54,7 +57,7 @@ def report(
     html
         Write a self-contained page.
     plot
-        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+        Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
@@ -72,7 +75,7 @@ def report(
     if html:
         _write_page(chosen, logs, html)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
-    table = print_report(chosen, form, radii)
+    table = print_report(chosen, form, radii, intervals=intervals)
     say = _say_beside(form != "terminal")
     for what, file in (("curves", plot), ("page", html)):
         if file:
@@ -121,7 +124,7 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     csv
         Print CSV instead, of every look at the held-out images.
     plot
-        Draw the radii, PNG or PDF by the file's ending.
+        Draw the radii, PNG, PDF or SVG by the file's ending.
     """
     from macer.report import history as histories
     from macer.report.figures import check_picture

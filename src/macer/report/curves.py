@@ -32,7 +32,7 @@ Curve = tuple[Floats, Floats]
 
 
 def plot(logs: Sequence[CertificateLog], path: Path) -> None:
-    """Draw the logs' radius–accuracy curves into a PNG or PDF file."""
+    """Draw the logs' radius–accuracy curves into a PNG, PDF or SVG file."""
     check_picture(path)
     save_picture(draw(logs, [curve(log) for log in logs]), path)
 
@@ -53,7 +53,7 @@ def draw(
     lines = draw_steps(axes, curves, colour)
     add_legend(figure, lines, labels, colour)
     if titled:
-        add_title(axes, conditions(logs), colour)
+        add_title(axes, "\n".join(filter(None, [subject(logs), conditions(logs)])), colour)
     return figure
 
 
@@ -70,6 +70,18 @@ def draw_steps(axes: "Axes", curves: Sequence[Curve], colour: str = TEXT_COLOUR)
     axes.set_yticks(np.linspace(0, 1, 6))
     label_axes(axes, "ℓ₂ radius (images in [0, 1])", "certified accuracy", colour)
     return lines
+
+
+def subject(logs: Sequence[CertificateLog]) -> str:
+    """A line of the data set, the network and σ that the logs share; empty if none is known."""
+    subjects = {log.subject for log in logs}
+    datasets, networks = ({one[i] for one in subjects if one} for i in (0, 1))
+    sigmas = {log.sigma for log in logs}
+    known = [next(iter(names)) for names in (datasets, networks) if len(names) == 1]
+    parts = [] if None in subjects else [one_line(name) for name in known]
+    if len(sigmas) == 1 and None not in sigmas:
+        parts.append(f"σ = {setting(sigmas.pop())}")
+    return " · ".join(parts)
 
 
 def conditions(logs: Sequence[CertificateLog]) -> str:

@@ -149,7 +149,7 @@ def _images_and_votes(history: History) -> str:
 
 
 def plot(histories: Sequence[History], path: Path) -> None:
-    """Draw held-out radii over epochs and over seconds into a PNG or PDF file."""
+    """Draw held-out radii over epochs and over seconds into a PNG, PDF or SVG file."""
     labels = [
         f"{one_line(history.name)}: {history.looks[-1].radius:.3f} after "
         f"{history.looks[-1].seconds:,.0f} s"

@@ -17,6 +17,7 @@ from macer.certification.scope import images_of
 from macer.certification.table import table_lines
 from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.report.classes import class_names
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE, is_rescored
 from macer.system.files import opened
 
@@ -55,12 +56,19 @@ class CertificateLog:
     # Whether an image's class was estimated; a score skips images whose selected class is wrong.
     estimated: NDArray[np.bool_] | None = None
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
+    at: float | None = None  # the one radius that its certificates are of; None: largest radii
+    classes: int | None = None
+    class_names: tuple[str, ...] = ()
+    subject: tuple[str, str] | None = None  # data set and network
 
 
-def read_log(path: Path) -> CertificateLog:
+def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
     """Read a run folder's certificates.tsv, or a log file, plain or gzipped.
 
     A table beside a journal is derived from it, and must say what the journal says.
+
+    Args:
+        one_radius: accept certificates of one given radius too.
     """
     file = _log_file(path)
     header, *lines = _lines(file)
@@ -76,7 +84,9 @@ def read_log(path: Path) -> CertificateLog:
             f"{file} has a header but no certificates"
             f"{_elsewhere(path) or ': certify at least one image'}"
         )
-    _check_all_radii(file, rows)
+    at = _setting(file, "asked", rows) if "asked" in names else None
+    if at is not None and not one_radius:
+        raise _of_one_radius(file, at)
     _check_repeats(file, rows)
     rows.sort(key=lambda row: row["idx"])
     return CertificateLog(
@@ -89,6 +99,10 @@ def read_log(path: Path) -> CertificateLog:
         **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
         estimated=np.array([row["drawn"] > 0 for row in rows]) if "drawn" in names else None,
         asked=_asked(contents),
+        at=at,
+        classes=rows[0].get("counts"),
+        class_names=class_names(path, contents),
+        subject=(contents.header.dataset, contents.header.model) if contents else None,
     )
 
 
@@ -111,14 +125,12 @@ def _check_against(contents: Contents, file: Path, header: str, lines: Sequence[
             )
 
 
-def _check_all_radii(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse certificates of one given radius, which say nothing of smaller and larger ones."""
-    radius = rows[0].get("asked")
-    if radius is not None:
-        raise Mistake(
-            f"{file} must hold certificates of largest radii, got those of radius {radius:g}, "
-            "which have no ACR; the same `macer certify` tells what they say"
-        )
+def _of_one_radius(file: Path, radius: float) -> Mistake:
+    """Certificates of one given radius say nothing of larger ones, and have no average."""
+    return Mistake(
+        f"{file} must hold certificates of largest radii, got those of radius {radius:g}, "
+        "which have no ACR; the same `macer certify` tells what they say, `macer gate` judges them"
+    )
 
 
 def lacking(path: Path, log: CertificateLog) -> int:
@@ -323,6 +335,7 @@ FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "level": (str, lambda name: name in ("fixed", "chosen"), "fixed or chosen"),
     "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
+    "counts": (lambda text: text.count(",") + 1, lambda _: True, "one count per class"),
 }
 
 

@@ -1,7 +1,7 @@
 """Tables of certified accuracy and average certified radius: Markdown, LaTeX, CSV, terminal."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,22 @@ import numpy as np
 
 from macer.errors import Mistake
 from macer.report import markup
+from macer.report.classes import class_text
+from macer.report.intervals import (
+    INTERVALS_NOTE,
+    ClassScore,
+    Interval,
+    acr_interval,
+    class_scores,
+    interval_text,
+    share_intervals,
+)
 from macer.report.logs import CertificateLog, describe_images
 from macer.report.scores import (
     Difference,
     average_certified_radius,
     certified_accuracy,
+    certified_counts,
     given_up,
     paired_difference,
     standard_error,
@@ -51,6 +62,9 @@ class ScoreRow:
     noise: str | None  # "ordinary" where it was not exact
     rescored: str | None  # the bound and α of the journal whose counts were read anew
     level: str | None  # "fixed" before those counts were drawn, or "chosen"
+    accuracy_intervals: tuple[Interval, ...]  # one per accuracy
+    acr_interval: Interval | None
+    classes: tuple[ClassScore, ...]
 
 
 @dataclass(frozen=True)
@@ -77,8 +91,14 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
     return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
-def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
-    """A table's header and rows as text, with differences if compared and there are any."""
+def cells(
+    table: ScoreTable, *, compared: bool = True, intervals: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """A table's header and rows as text, with differences if compared and there are any.
+
+    Args:
+        intervals: whether those of accuracies and ACR stand behind them.
+    """
     compared &= len(table.rows) > 1
     header = ["name", "σ", *map(radius_text, table.radii), "ACR"]
     if compared:
@@ -88,8 +108,12 @@ def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[
     header += ["bound"] if bounds else []
     rows = []
     for row in table.rows:
-        accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
-        line = [row.name, setting(row.sigma), *accuracies, acr_text(row)]
+        accuracies, acr = accuracy_texts(row.accuracies), acr_text(row)
+        if intervals:
+            ends = map(interval_text, row.accuracy_intervals)
+            accuracies = [f"{a} ({end})" for a, end in zip(accuracies, ends, strict=True)]
+            acr += f" ({interval_text(row.acr_interval)})"
+        line = [row.name, setting(row.sigma), *accuracies, acr]
         if compared:
             line.append(_difference_text(row, table.rows[0]))
         images = images_text(row.images, row.which, row.asked)
@@ -98,14 +122,18 @@ def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[
     return header, rows
 
 
-def markdown(table: ScoreTable) -> str:
+def markdown(table: ScoreTable, *, intervals: bool = False) -> str:
     """A table in Markdown, its notes below."""
-    return markup.markdown(*cells(table), table.notes)
+    return markup.markdown(*cells(table, intervals=intervals), _below(table, intervals))
 
 
-def latex(table: ScoreTable) -> str:
+def latex(table: ScoreTable, *, intervals: bool = False) -> str:
     """A table in LaTeX with booktabs' rules, its notes below."""
-    return markup.latex(*cells(table), table.notes)
+    return markup.latex(*cells(table, intervals=intervals), _below(table, intervals))
+
+
+def _below(table: ScoreTable, intervals: bool) -> tuple[str, ...]:
+    return (*table.notes, INTERVALS_NOTE) if intervals else table.notes
 
 
 def csv(table: ScoreTable) -> str:
@@ -114,28 +142,32 @@ def csv(table: ScoreTable) -> str:
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
     header += ["images", "which", "n0", "n", "alpha", "bound", "asked", "noise"]
     header += ["rescored", "level"]
+    ends = [f"certified_accuracy_{radius_text(r)}" for r in table.radii] + ["acr"]
+    header += [f"{name}_{end}" for name in ends for end in Interval._fields]
     rows = [
         [
             *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
             *(row.difference or (None, None, None)),
             *(row.images, row.which, row.n0, row.n, row.alpha, row.bound, row.asked, row.noise),
             *(row.rescored, row.level),
+            *(end for interval in row.accuracy_intervals for end in interval),
+            *(row.acr_interval or (None, None)),
         ]
         for row in table.rows
     ]
     return markup.csv(header, rows)
 
 
-def terminal(table: ScoreTable) -> "RenderableType":
+def terminal(table: ScoreTable, *, intervals: bool = False) -> "RenderableType":
     """A table for terminals: ACR and settings first, accuracies below them, then the notes."""
     from rich.console import Group
     from rich.text import Text
 
-    header, rows = cells(table)
+    header, rows = cells(table, intervals=intervals)
     last = 2 + len(table.radii)
     accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
     others = [[*line[:2], *line[last:]] for line in [header, *rows]]
-    notes = [Text(f" {one_line(note)}", style="dim") for note in table.notes]
+    notes = [Text(f" {one_line(note)}", style="dim") for note in _below(table, intervals)]
     title = "Certified accuracy at ℓ₂ radius"
     return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
 
@@ -186,6 +218,11 @@ def acr_text(row: ScoreRow) -> str:
     return f"{with_error(row.acr, row.standard_error)}{mark}"
 
 
+def accuracy_texts(accuracies: Iterable[float]) -> list[str]:
+    """Accuracies in three decimals; a plain 0: no image at all."""
+    return [f"{accuracy:.3f}" if accuracy else "0" for accuracy in accuracies]
+
+
 def signed_with_error(value: float, error: float) -> str:
     """A difference with its sign and its standard error."""
     return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
@@ -234,6 +271,11 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
         noise=log.noise,
         rescored=log.rescored,
         level=log.level,
+        accuracy_intervals=share_intervals(
+            certified_counts(log.radius[log.correct], radii), len(log.idx)
+        ),
+        acr_interval=acr_interval(log),
+        classes=class_scores(log, radii),
     )
 
 
@@ -299,7 +341,10 @@ def _errors_note(rows: Sequence[ScoreRow]) -> str:
 
 
 def _given_up_note(log: CertificateLog) -> str:
-    lost = [f"{c.label} ({c.correct} of {c.images:,} correct)" for c in given_up(log)]
+    lost = [
+        class_text(c.label, log.class_names, f"{c.correct} of {c.images:,} correct")
+        for c in given_up(log)
+    ]
     if not lost:
         return ""
     kind = "class" if len(lost) == 1 else "classes"

@@ -5,7 +5,7 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.special import ndtri as Phi_inv
 
-from macer.smoothing.bounds import DOWN, ULPS, Floats
+from macer.smoothing.confidence import DOWN, ULPS, Floats
 
 
 def certified_radius(

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 
 from macer.errors import Mistake
-from macer.smoothing.bounds import Floats, clopper_pearson_lower
+from macer.smoothing.confidence import Floats, clopper_pearson_lower
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.radius import radius_lower
 
