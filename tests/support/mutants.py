@@ -474,7 +474,7 @@ MUTANTS = {
     ),
     "samples that no look has": Mutant(
         "audit/verify.py",
-        "if evidence.drawn not in _sample_sizes(contents.header):",
+        "if evidence.drawn not in sizes and (evidence.drawn > 0 or not contents.header.score):",
         "if False:",
         "certification/test_data_set.py",
     ),
@@ -654,8 +654,8 @@ MUTANTS = {
     ),
     "resampling compares labels": Mutant(
         "audit/verify.py",
-        "if not _follows(contents.records[idx].certificate, certificate, header.sigma):",
-        "if contents.records[idx].certificate.label != certificate.label:",
+        "if not _follows(recorded, certificate, header.sigma):",
+        "if recorded.label != certificate.label:",
         "laws/test_forgery.py",
     ),
     "a false record sought with less power": Mutant(
