@@ -909,8 +909,8 @@ MUTANTS = {
     ),
     "resampling compares labels": Mutant(
         "audit/verify.py",
-        "if not _follows(contents.records[idx].certificate, certificate, header.sigma):",
-        "if contents.records[idx].certificate.label != certificate.label:",
+        "if not _follows(recorded, certificate, header.sigma):",
+        "if recorded.label != certificate.label:",
         "laws/test_forgery.py",
     ),
     "a false record sought with less power": Mutant(
