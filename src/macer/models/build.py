@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.models.denoisers import with_denoiser
 from macer.models.networks import MODELS, Normalize
 from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
@@ -22,6 +23,7 @@ def build_model(
     shape: Shape,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    denoiser: str = "none",
     folder: str | None = None,
 ) -> nn.Sequential:
     """Normalisation and network on the CPU, tried once on black images of the given shape.
@@ -34,6 +36,7 @@ def build_model(
         shape: (channels, height, width)
         mean: (channels,), 0 by default
         std: (channels,), 1 by default
+        denoiser: a key of `DENOISERS`, for a network that stands between the two.
         folder: where the function's module is; by default the current folder is searched first.
     """
     channels = shape[0]
@@ -50,7 +53,7 @@ def build_model(
         )
     else:
         network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
-    model = nn.Sequential(normalize, network).cpu()
+    model = nn.Sequential(normalize, with_denoiser(denoiser, network, channels)).cpu()
     _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
     return model
 
