@@ -133,7 +133,9 @@ def with_value(array, value):
 
 FORMS_TEXT = "(images, labels), a sequence of (image, label) pairs, or what macer.data.load returns"
 REMEDY = "give the dataset of a loader, labels beside images"
-NORMALISED = "give them as they were before they were normalised: TrainRecipe(normalise=True) does"
+NORMALISED = (
+    "give them as they were before they were normalised: TrainRecipe(normalise='data') does"
+)
 CHANNELS_LAST = (
     "images.transpose(0, 3, 1, 2) of an array or .permute(0, 3, 1, 2) of a tensor puts them there"
 )

@@ -297,7 +297,8 @@ def test_the_samples_recipes_differ_in_the_objective_alone():
 
 
 def test_the_sample_has_every_objective():
-    assert {named_recipe(name).loss.name for name in SAMPLE} == set(LOSSES)
+    # A denoiser needs a trained classifier, which a comparison does not have.
+    assert {named_recipe(name).loss.name for name in SAMPLE} == set(LOSSES) - {"denoising"}
     assert [f"sample/{named_recipe(name).loss.name}" for name in SAMPLE] == SAMPLE
 
 

@@ -160,6 +160,21 @@ def stability_objective(clean, logits, labels, *, lam):
     return total / n
 
 
+def denoising_objective(logits, labels, errors, *, lam, mse):
+    """λ·CE(u(D(x + η)), f(x)) + m·MSE(D(x + η), x), averaged over the noise.       [Salman+20]
+
+    logits: (images, k, classes); labels: f(x), (images,); errors: D(x + η) − x, (images, k, …).
+    """
+    n, k, _ = logits.shape
+    total = 0.0
+    for i in range(n):
+        for j in range(k):
+            total += lam / k * -math.log(softmax(logits[i, j], 1.0)[labels[i]])
+            pixels = [float(error) for error in errors[i, j].reshape(-1)]
+            total += mse / k * sum(error**2 for error in pixels) / len(pixels)
+    return total / n
+
+
 def consistency_objective(logits, labels, *, lam, eta):
     """mean_j CE(u_j, y) + λ·mean_j KL(z̄ ‖ z_j) + η·H(z̄).                          [Jeong+20]"""
     n, m, _ = logits.shape

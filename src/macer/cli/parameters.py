@@ -35,6 +35,10 @@ Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DA
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
 ]
+Init = Annotated[
+    str | None,
+    Parameter(help="Weights to begin with: a file of torch.save or safetensors, a run, zoo:NAME."),
+]
 Normalise = Annotated[
     str | None,
     Parameter(help="What stands before the network: none, a name such as cohen-cifar10, MEAN/STD."),

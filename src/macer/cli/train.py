@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, chosen_device
+from macer.cli.parameters import Code, Data, Device, Init, chosen_device
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, Whole, run_name
@@ -24,6 +24,7 @@ def train(
     out: Path | None = None,
     data: Data = None,
     code: Code = (),
+    init: Init = None,
     resume: bool = False,
     device: Device = "auto",
     checkpoint_seconds: float = 30.0,
@@ -77,6 +78,7 @@ def train(
             classes_of(asked.dataset, data),
             folder,
             device=chosen,
+            init=init,
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             validation=Validation(validate_every, validate_samples),

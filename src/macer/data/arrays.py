@@ -169,7 +169,9 @@ def _levels(images: np.ndarray) -> np.ndarray:
 
 def _out_of_range(block: np.ndarray) -> Mistake:
     value = block[~((block >= 0) & (block <= 1))][0]
-    remedy = "give them as they were before they were normalised: TrainRecipe(normalise=True) does "
+    remedy = (
+        "give them as they were before they were normalised: TrainRecipe(normalise='data') does "
+    )
     remedy += "it in the model"
     if not np.isfinite(block).all():
         value, remedy = block[~np.isfinite(block)][0], "correct the data"

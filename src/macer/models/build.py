@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from macer.errors import Mistake
 from macer.kernels.agreement import logits_of
+from macer.models.denoisers import with_denoiser
 from macer.models.networks import MODELS, Normalize
 from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
@@ -32,6 +33,7 @@ def build_model(
     shape: Shape,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    denoiser: str = "none",
     folder: str | None = None,
 ) -> nn.Sequential:
     """Normalisation and network on the CPU, tried once on black images of the given shape.
@@ -44,6 +46,7 @@ def build_model(
         shape: (channels, height, width)
         mean: (channels,), 0 by default
         std: (channels,), 1 by default
+        denoiser: a key of `DENOISERS`, for a network that stands between the two.
         folder: where the function's module is; by default the current folder is searched first.
     """
     channels = shape[0]
@@ -60,7 +63,7 @@ def build_model(
         )
     else:
         network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
-    model = nn.Sequential(normalize, network).cpu()
+    model = nn.Sequential(normalize, with_denoiser(denoiser, network, channels)).cpu()
     output = _output_of_black_images(name, model, shape)
     _check_logits(name, logits_of(output), num_classes)
     return model if isinstance(output, Tensor) else Logits(*model)

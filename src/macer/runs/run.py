@@ -44,6 +44,7 @@ _ENTRIES = {
     "data_sha256": str,
     "weights_sha256": str,
     "models_sha256": dict,
+    "init": dict,
     "speed": dict,
 }
 
@@ -145,6 +146,7 @@ def open_run(
     *,
     resume: bool,
     models_sha256: dict[str, str] | None = None,
+    init: dict[str, Any] | None = None,
     code: Sequence[OwnModule] = (),
     complete: Callable[[TrainRecipe], TrainRecipe] = lambda recipe: recipe,
 ) -> Run:
@@ -152,6 +154,7 @@ def open_run(
 
     Args:
         models_sha256: of the models that the recipe's fields name, by field.
+        init: the file that the first weights came from, and which of them did not.
         code: the modules of the user's own that the recipe names.
         complete: gives a recorded recipe the settings of its loss that came after the run began.
     """
@@ -166,7 +169,8 @@ def open_run(
             )
         _check_same(run, recipe, inputs, complete)
     else:
-        recorded = {"code": {"modules": code}} if code else {}
+        recorded: dict[str, Any] = {"code": {"modules": code}} if code else {}
+        recorded |= {"init": init} if init else {}
         new_run(folder, {"recipe": recipe.to_dict(), **inputs, **recorded, "status": "training"})
     run.checkpoints.mkdir(exist_ok=True)
     sync_folder(folder)
@@ -305,10 +309,7 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
     file = model_file(target)
     content = read_file(file)
     sha256 = hashlib.sha256(content).hexdigest()
-    if in_zoo(target):
-        check_zoo_file(file, sha256)
-    elif file == Run(Path(target)).model:
-        _check_weights(Run(Path(target)), sha256)
+    check_source(target, file, sha256)
     card, tensors = parse_model(content, file)
     folders = _owners_folders(file, sha256) if names_a_function(card.architecture) else {}
     check_admitted(card.architecture, {*code, *folders}, source=file)
@@ -321,6 +322,14 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
             f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
         ) from error
     return LoadedModel(model.eval(), card, file, sha256)
+
+
+def check_source(target: Path | str, file: Path, sha256: str) -> None:
+    """Refuse the model of the zoo or of a run if its SHA-256 is not the recorded one."""
+    if in_zoo(target):
+        check_zoo_file(file, sha256)
+    elif file == Run(Path(target)).model:
+        _check_weights(Run(Path(target)), sha256)
 
 
 def _owners_folders(file: Path, sha256: str) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """The training loop: from a recipe and images to a run with a model in it."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from macer.data.arrays import Data, as_split, class_names
 from macer.data.fingerprint import channel_statistics, fingerprint
@@ -15,6 +17,7 @@ from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
 from macer.errors import Mistake
 from macer.losses import completed
+from macer.models.normalisation import Normalisation, named_normalisation
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
@@ -34,6 +37,7 @@ from macer.training.arguments import (
     given_recipe,
 )
 from macer.training.held_out import hold_out
+from macer.training.initial import begin, check_unseen, check_use, find_initial
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.training.saver import Saver
 from macer.training.speed import training_speed
@@ -49,6 +53,7 @@ def train(
     folder: Path | str | None = None,
     *,
     device: torch.device | str = "cpu",
+    init: Path | str | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
@@ -71,6 +76,8 @@ def train(
         classes: their names, by label; by default the data set's, or "0", "1", … for arrays.
         folder: of the run; it must be given.
         device: cpu or cuda.
+        init: weights to begin with: a file of torch.save or of safetensors, a run or zoo:NAME. A
+            layer of another number of classes begins anew. A resumed run does not read it again.
         checkpoint_seconds: the least time between two checkpoints.
         validation: of the held-out images.
         watch: called with each epoch's metrics.
@@ -92,18 +99,19 @@ def train(
     training = without_hidden_labels(training, recipe)
     check_memory(recipe, split.images.shape[1:], device)
     card = _card(recipe, training, names)
+    data_sha256 = fingerprint(split)
+    start = _start(init, recipe, card, run, data_sha256, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
-    trainer = _trainer(recipe, card, training, teachers, device, ranks)
-    own = own_modules(
-        recipe.model, recipe.loss.name
-    )  # as they are now: they may be edited meanwhile
+    trainer = _trainer(recipe, start, training, teachers, device, ranks)
+    own = own_modules(recipe.model, recipe.loss.name)  # as they are now: they may be edited
     with ExitStack() as stack:
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
             open_run(
-                run.folder, recipe, fingerprint(split),
-                resume=resume, models_sha256=models, code=own, complete=completed,
+                run.folder, recipe, data_sha256,
+                resume=resume, models_sha256=models, init=start.record, code=own,
+                complete=completed,
             )  # fmt: skip
             stack.enter_context(locked(run.folder))  # only then is no other process writing
             remove_leftovers(run.folder)
@@ -112,13 +120,10 @@ def train(
         ranks.run_on_first(open_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
-        try:
+        if start.read:
+            saver.save()  # from here on the run is complete without the file
+        with _memory_for(recipe):
             _loop(trainer, saver, held_out, validation, watch)
-        except torch.OutOfMemoryError:
-            raise Mistake(
-                f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
-                "one of them"
-            ) from None
         saver.save()
         ranks.run_on_first(lambda: _finish(run, trainer, card, saver.metrics, own))
     return run.model
@@ -136,17 +141,48 @@ def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool)
     return replace(recipe, dataset=split.dataset)
 
 
-def _trainer(
+class Start(NamedTuple):
+    """A model as its training begins."""
+
+    model: nn.Sequential
+    record: dict[str, Any] | None  # what the manifest says of the file that its weights are from
+    read: bool  # whether that file was read just now
+
+
+def _start(
+    init: Path | str | None,
     recipe: TrainRecipe,
     card: ModelCard,
+    run: Run,
+    data_sha256: str,
+    *,
+    resume: bool,
+) -> Start:
+    """A fresh model, or one with the weights of a file; a checkpoint may replace them later."""
+    initial = find_initial(init, run, resume=resume)
+    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
+    model = card.build()
+    record: dict[str, Any] | None = None
+    if initial:
+        check_unseen(initial, recipe, data_sha256)
+        record = begin(model, initial, recipe, card)
+    elif resume and run.manifest.is_file():
+        record = run.read_manifest().get("init")
+    check_use(recipe, record)
+    return Start(model, record, read=initial is not None)
+
+
+def _trainer(
+    recipe: TrainRecipe,
+    start: Start,
     training: Split,
     teachers: Teachers,
     device: torch.device,
     ranks: Ranks,
 ) -> Trainer:
-    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
     teacher = teachers["teacher"].model if "teacher" in teachers else None
-    return Trainer(recipe, card.build(), training, device, teacher=teacher, ranks=ranks)
+    new = start.record["new"] if start.record else ()
+    return Trainer(recipe, start.model, training, device, teacher=teacher, ranks=ranks, new=new)
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -156,6 +192,18 @@ def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
         note(f"labelling {len(trainer.images) - recipe.labelled} images by {recipe.pseudo}")
         trainer.labels = with_pseudo_labels(trainer.labels, trainer.images, first.model, recipe)
         trainer.ranks.copy_from_first(trainer.labels)
+
+
+@contextmanager
+def _memory_for(recipe: TrainRecipe) -> Iterator[None]:
+    """Say what to do when a GPU's memory is full."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise Mistake(
+            f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
+            "one of them"
+        ) from None
 
 
 def _loop(
@@ -252,14 +300,7 @@ def _check_images(split: Split, recipe: TrainRecipe) -> None:
 
 
 def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
-    channels = split.images.shape[1]
-    mean, std = (0.0,) * channels, (1.0,) * channels
-    if recipe.normalise:
-        known = DATASETS.get(recipe.dataset)
-        if known and known.mean and known.std:
-            mean, std = known.mean, known.std
-        else:
-            mean, std = channel_statistics(split)
+    mean, std = _normalisation(recipe, split)
     shape = tuple(int(size) for size in split.images.shape[1:])
     return ModelCard(
         architecture=recipe.model,
@@ -269,7 +310,18 @@ def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelC
         std=std,
         sigma=recipe.sigma,
         dataset=recipe.dataset,
+        denoiser=recipe.denoiser,
     )
+
+
+def _normalisation(recipe: TrainRecipe, split: Split) -> Normalisation:
+    """What the recipe names, or the statistics of the data set or of the training images."""
+    if recipe.normalise != "data":
+        return named_normalisation(recipe.normalise, split.images.shape[1], also="data")
+    known = DATASETS.get(recipe.dataset)
+    if known and known.mean and known.std:
+        return Normalisation(known.mean, known.std)
+    return Normalisation(*channel_statistics(split))
 
 
 def _restore(run: Run, trainer: Trainer) -> list[Metrics]:

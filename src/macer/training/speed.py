@@ -86,8 +86,10 @@ def training_speed(
     mean = statistics.fmean(epoch_seconds(metrics, recipe))
     rate = _samples_of_epoch(metrics, recipe) / mean
     speed = {"seconds": recipe.epochs * mean, "samples_per_second": rate}
-    # A user's own objective may need more of a network than the small one offers.
-    if device.type == "cuda" and recipe.loss.name in LOSSES:
+    # A user's own objective may need more of a network than the small one offers, and frozen parts
+    # take fewer operations.
+    frozen = recipe.freeze or recipe.freeze_all_but or recipe.denoiser != "none"
+    if device.type == "cuda" and recipe.loss.name in LOSSES and not frozen:
         peak = devices * matrix_rate(device)
         share = rate * operations_of_sample(recipe, card) / peak
         speed |= {"matrix_rate": peak, "matrix_share": share}
