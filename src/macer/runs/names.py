@@ -7,6 +7,7 @@ metrics.jsonl            one line per epoch
 certificates.journal     one checksummed record per certified image
 certificates.tsv         the same as a table, derived
 bernstein-β/             certificates of the soft classifier at β, from the same samples
+files-test.tsv           of a folder of photographs: the file of each image (data/file_lists.py)
 held-out/                certificates of training images that the run held out
 .parts/                  certificates of processes that work together, until the end
 """
