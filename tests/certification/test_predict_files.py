@@ -310,7 +310,9 @@ def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> 
     lines = predict_files(
         run, paths, n0=10, n=100, alpha=0.001, seed=0, precision="fp32", device=torch.device("cpu")
     )
-    with pytest.raises(ValueError, match=r"no image at absent.png: expected a PNG or JPEG file"):
+    with pytest.raises(
+        ValueError, match=r"no image at absent.png: expected a PNG, JPEG, WebP, BMP or TIFF file"
+    ):
         next(lines)
 
 

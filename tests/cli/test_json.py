@@ -91,11 +91,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for split, images in (("train", 13), ("test", 2)):
+        for split, images in (("train", range(13)), ("test", range(13, 15))):
             for c in range(3):
                 place = Path("pictures", split, str(c))
                 place.mkdir(parents=True)
-                for i in range(images):
+                for i in images:
                     Image.new("L", (28, 28), 100 * c + i).save(place / f"{i}.png")
         for c in range(2):
             Image.new("L", (28, 28), 100 * c).save(f"{c}.png")

@@ -93,7 +93,7 @@ def test_nothing_is_read_before_it_is_asked_for(imagenet):
     assert images.shape == (6, 3, 224, 224)
     assert labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert np.asarray(images[[1, 5]]).shape == (2, 3, 224, 224)
-    with refused(f"{folder / WNIDS[0]}_0.JPEG must be a PNG or JPEG image"):
+    with refused(f"{folder / WNIDS[0]}_0.JPEG must be a PNG, JPEG, WebP"):
         np.asarray(images[:1])
 
 

@@ -11,7 +11,7 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.cli.app import main
 from macer.data.selection import Selection
-from macer.data.sets import Split
+from macer.data.sets import Rules, Split
 from macer.errors import Mistake
 from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
@@ -34,11 +34,10 @@ def entry(name: str, *logs: CertificateLog, passes: float = 1.0, seconds: float 
 
 @pytest.fixture
 def tiny_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, split: str, folder: Path | None) -> Split:
-        return tiny_split(seed=0 if split == "train" else 1)
+    def load(name: str, split: str, folder: Path | None, *, rules: Rules) -> Split:
+        return replace(tiny_split(seed=0 if split == "train" else 1), classes=CLASSES)
 
     monkeypatch.setattr(comparison, "load", load)
-    monkeypatch.setattr(comparison, "classes_of", lambda name, folder: CLASSES)
 
 
 def compared(

@@ -19,6 +19,25 @@ TRAIN += ["--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "100", "--stop", "6", "--device", "cpu"]
 
 
+OWN_DATA = """
+import numpy as np
+
+def digits(split):
+    random = np.random.default_rng(split == "train")
+    labels = np.arange(40) % 10
+    return random.integers(0, 256, (40, 1, 28, 28), np.uint8), labels
+
+def fails(split):
+    raise KeyError(split)
+
+def nothing(split):
+    return None
+
+def letters(split):
+    return digits(split)[0], np.array(list("abcdefghij") * 4)
+"""
+
+
 def fill_desk() -> None:
     """Write a certified run and the files that a user may name by mistake, with MACER_DATA set."""
     write_mnist(Path("small"), train=1280, t10k=200)
@@ -61,7 +80,13 @@ def _write_data() -> None:
             Path(folder, split, str(c)) for split in ("train", "test") for c in range(classes)
         ):
             place.mkdir(parents=True)
-            Image.new("L", (size, size)).save(place / "black.png")
+            Image.new("L", (size, size), int(place.parts[1] == "test")).save(place / "black.png")
+    for place in ("train/cat/a.png", "test/cat/b.png"):
+        Path("messy", place).parent.mkdir(parents=True)
+        Image.new("L", (9, 12), 7).save(Path("messy", place))
+    Path("messy/train/cat/cut.png").write_text("no image")
+    Path("own_data.py").write_text(OWN_DATA)
+    Path("own.toml").write_text('dataset = "own_data:digits"')
 
 
 def refuses(

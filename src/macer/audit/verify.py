@@ -179,6 +179,12 @@ def concluded(header: Header, record: Record) -> Certificate:
     return certificate
 
 
+def check_data_set(contents: Contents, name: str) -> None:
+    """The data set, and the size that its photographs are fitted to, must be the journal's."""
+    if name != contents.header.dataset:
+        raise AuditFailed(f"the data set is {name}, the journal names {contents.header.dataset}")
+
+
 def check_sources(
     contents: Contents, target: Target, split: Split, device: torch.device
 ) -> PreparedModel:
@@ -205,12 +211,14 @@ def _check_image(record: Record, target: Target, split: Split) -> None:
     if record.idx >= len(split.labels):
         raise AuditFailed(f"image {record.idx}: the data set has {len(split.labels)} images")
     if record.label != int(split.labels[record.idx]):
-        raise AuditFailed(f"image {record.idx}: its label is not the data set's")
+        raise AuditFailed(f"{split.image(record.idx)}: its label is not the data set's")
     if len(record.certificate.selection) != target.num_classes:
         raise AuditFailed(f"image {record.idx}: its counts are not of {target.num_classes} classes")
     [image] = np.asarray(split.images[[record.idx]])
     if record.pixels != pixels_sha256(split, image):
-        raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
+        raise AuditFailed(
+            f"{split.image(record.idx)}: its pixels are not those that were certified"
+        )
 
 
 def check_table(contents: Contents, path: Path) -> None:
@@ -277,7 +285,7 @@ def resample(
             labels=split.labels[[idx]].tolist(),
         )
         if not _follows(recorded, certificate, header.sigma):
-            raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
+            raise AuditFailed(f"{split.image(idx)}: drawing its samples again gives other counts")
         yield idx
 
 

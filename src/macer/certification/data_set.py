@@ -22,12 +22,13 @@ from macer.certification.record import Record
 from macer.certification.settings import as_images, check_settings
 from macer.certification.table import write_table
 from macer.certification.target import PreparedModel, Target, prepare
+from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
-from macer.runs.names import HELD_OUT, JOURNAL, MODEL, TABLE, soft_folder
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
 from macer.smoothing.bounds import READINGS
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler, network_rows
@@ -135,6 +136,9 @@ def certify_data_set(
     check_out(folder, target.weights_sha256, header.split, own=target.file)
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
+        if folder.parent.name != PARTS:  # a process's own part
+            write_file_lists(certification.split, folder, header.split)
+            tell(certification.split)
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
         with (

@@ -18,8 +18,8 @@ from macer.certification.table import rounded_down
 from macer.certification.target import PreparedModel, other_function, prepare, trained_target
 from macer.certification.watch import watched
 from macer.data.image_files import read_middle
-from macer.data.image_folder import read_image
-from macer.data.sets import DATASETS
+from macer.data.photograph import read_image, without_warnings
+from macer.data.sets import DATASETS, size_of
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.runs.model_file import ModelCard
@@ -176,12 +176,17 @@ def _check_certified_function(run: Path, model: PreparedModel) -> None:
 
 
 def _image(path: Path, card: ModelCard) -> Tensor:
-    """The file's pixels; only its middle for a model that was trained on images of any size."""
+    """The file's pixels, prepared as those that the model was trained on."""
     if not path.is_file():
-        raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
+        raise Mistake(f"no image at {path}: expected a PNG, JPEG, WebP, BMP or TIFF file")
     data_set = DATASETS.get(card.dataset)
     any_size = data_set is not None and data_set.any_size
-    image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
+    with without_warnings():
+        image = (
+            read_middle(path)
+            if any_size
+            else read_image(path, channels=card.shape[0], size=size_of(card.dataset))
+        )
     if image.shape != card.shape:
         expected, got = shape_text(card.shape), shape_text(image.shape)
         raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")

@@ -10,6 +10,7 @@ from torch import nn
 
 from macer.certification.authority import outputs_of, with_code
 from macer.certification.header import Header, Outputs, outputs_agree
+from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.build import build_model
@@ -101,7 +102,7 @@ def find_target(
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
     Args:
-        classes: the names of the data set's classes.
+        classes: the names of the data set's classes; empty if it does not tell.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
         code: modules that a model file may name, see `load_model`; `name` itself may be any.
@@ -110,10 +111,11 @@ def find_target(
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
         target, card = known or trained_target(name, code=code)
-        _check_data(card, name, sigma, classes)
+        _check_data(card, name, sigma, classes or class_names(card.classes, split))
         return target
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
+    classes = classes or class_names(None, split)
     channels, height, width = split.images.shape[1:]
     shape = (channels, height, width)
     model = build_model(name, num_classes=len(classes), shape=shape)

@@ -13,6 +13,7 @@ from macer.cli.parameters import (
     Data,
     Device,
     Normalise,
+    Photographs,
     Precision,
     Skip,
     Start,
@@ -29,6 +30,7 @@ from macer.system.processes import joined
 
 if TYPE_CHECKING:
     from macer.certification.journal import Contents
+    from macer.data.sets import Split
     from macer.runs.model_file import ModelCard
 
 
@@ -41,6 +43,7 @@ def certify(
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
+    photographs: Photographs = Photographs(),  # noqa: B008  frozen
     code: Code = (),
     start: Start = 0,
     stop: Stop = None,
@@ -63,7 +66,7 @@ def certify(
     sigma
         Noise level; needed only for a function or a network by name.
     dataset
-        Data set; the one the model was trained on by default.
+        Data set, or package.module:function; the one the model was trained on by default.
     held_out
         Certify the training images that the run held out, to choose settings by, into
         RUN/held-out; their numbers are those among all training images.
@@ -83,7 +86,6 @@ def certify(
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target, is_trained, trained_target
     from macer.data.selection import Selection
-    from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
 
     images = Selection(start, stop, skip)
@@ -92,11 +94,10 @@ def certify(
         check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
     known = trained_target(target, code=code) if weights is None and is_trained(target) else None
-    name = dataset or _dataset_of(target, known[1] if known else None)
     part = "train" if held_out else "test"
-    split = load(name, part, data)
+    split = _images(target, known[1] if known else None, part, dataset, data, photographs, code)
     model = find_target(
-        target, sigma=sigma, split=split, classes=classes_of(name, data),
+        target, sigma=sigma, split=split, classes=split.classes,
         weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
     indices = images.among(
@@ -107,7 +108,7 @@ def certify(
     processor = chosen_device(device)
     with joined(processor) as ranks:
         certification = plan_certification(
-            model, split, name, settings,
+            model, split, split.dataset, settings,
             device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
             family=len(indices) if family else None, seconds=seconds,
         )  # fmt: skip
@@ -116,6 +117,24 @@ def certify(
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
     return result
+
+
+def _images(
+    target: str,
+    card: "ModelCard | None",
+    part: str,
+    dataset: str | None,
+    data: Path | None,
+    photographs: Photographs,
+    code: Sequence[str],
+) -> "Split":
+    """The images to certify, of the data set that is named or that the model was trained on."""
+    from macer.data.sets import load, sized
+    from macer.runs.data_code import data_home
+
+    name = sized(dataset or _dataset_of(target, card), photographs.size)
+    home = None if dataset else data_home(name, target, code=code, source=target)
+    return load(name, part, data, rules=photographs.rules(), home=home)
 
 
 def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
@@ -206,7 +225,8 @@ def predict(
     run
         A run folder, a model file or zoo:NAME.
     images
-        Image files of the model's size; of any size for a model of ImageNet.
+        Image files of the model's size; of any size for a model that was trained with --size, and
+        for one of ImageNet.
     n0
         Samples that select the class.
     n

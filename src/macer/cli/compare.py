@@ -2,7 +2,16 @@
 
 from pathlib import Path
 
-from macer.cli.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
+from macer.cli.parameters import (
+    Code,
+    Data,
+    Device,
+    Photographs,
+    Skip,
+    Start,
+    Stop,
+    chosen_device,
+)
 from macer.cli.printing import Result, print_line, print_report, print_table
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
@@ -29,7 +38,9 @@ def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:
 def compare(
     *recipes: str,
     out: Path,
+    dataset: str | None = None,
     data: Data = None,
+    photographs: Photographs = Photographs(),  # noqa: B008  frozen
     seeds: Whole = 3,
     n0: Whole = 100,
     n: Whole = 1000,
@@ -50,6 +61,8 @@ def compare(
         Names that `macer recipes` lists, or TOML files, of one data set; all of sample/ by default.
     out
         Folder of the runs, OUT/RECIPE/seed-S; finished runs are kept.
+    dataset
+        Another data set for all recipes, or package.module:function.
     seeds
         Models to train per recipe.
     n0
@@ -65,6 +78,7 @@ def compare(
         images, to choose settings by them.
     """
     from macer.data.selection import Selection
+    from macer.data.sets import sized
     from macer.experiments import compare as comparison
     from macer.losses import load_recipe
 
@@ -72,8 +86,12 @@ def compare(
     runs = [run_name(name) for name in names]
     if len(set(runs)) < len(runs):
         raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    loaded = {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)}
     entries = comparison.compare(
-        {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
+        {
+            run: recipe.changed(dataset=sized(dataset or recipe.dataset, photographs.size))
+            for run, recipe in loaded.items()
+        },
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
@@ -82,6 +100,7 @@ def compare(
         device=chosen_device(device),
         held_out=held_out,
         code=code,
+        rules=photographs.rules(),
     )
     notes = comparison.notes(entries)
     print_table(*comparison.cells(entries))

@@ -59,7 +59,7 @@ def train_command(given: Sequence[str]) -> App:
         fields = {name: getattr(whole, name) for name in values}
         # With no command's name: a field that is named like a command would be passed over.
         Dict(fields, source=recipe)(app, (), arguments)
-        for token in arguments["--model"].tokens:
+        for token in (*arguments["--model"].tokens, *arguments["--dataset"].tokens):
             if token.source != "cli":
                 check_admitted(token.value, code, source=f"recipe {recipe}")
 

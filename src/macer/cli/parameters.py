@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,8 @@ from macer.system.processes import started_by_torchrun
 
 if TYPE_CHECKING:
     import torch
+
+    from macer.data.sets import Rules
 
 
 def _modules(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -32,6 +35,38 @@ Code = Annotated[
     ),
 ]
 Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Size = Annotated[
+    str | None,
+    Parameter(
+        help="A folder's photographs: fit each to N or HEIGHTxWIDTH pixels, the middle of it."
+    ),
+]
+SkipDamaged = Annotated[
+    bool, Parameter(help="A folder's photographs: go on without damaged files.", negative="")
+]
+AllowDuplicates = Annotated[
+    bool,
+    Parameter(help="A folder's photographs: some may be in training and test both.", negative=""),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Photographs:
+    """How a folder of photographs is read."""
+
+    size: Size = None
+    skip_damaged: SkipDamaged = False
+    allow_duplicates: AllowDuplicates = False
+
+    def rules(self) -> "Rules":
+        """What to do about damaged files and duplicates."""
+        from macer.data.sets import Rules
+
+        duplicates: Any = "tell" if self.allow_duplicates else "refuse"
+        return Rules(skip_damaged=self.skip_damaged, duplicates=duplicates)
+
+
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
 ]

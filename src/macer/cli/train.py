@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Init, chosen_device
+from macer.cli.parameters import (
+    AllowDuplicates,
+    Code,
+    Data,
+    Device,
+    Init,
+    Photographs,
+    Size,
+    SkipDamaged,
+    chosen_device,
+)
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, Whole, run_name
@@ -23,6 +33,9 @@ def train(
     settings: Annotated[Any, Parameter(parse=False)] = None,
     out: Path | None = None,
     data: Data = None,
+    size: Size = None,
+    skip_damaged: SkipDamaged = False,
+    allow_duplicates: AllowDuplicates = False,
     code: Code = (),
     init: Init = None,
     resume: bool = False,
@@ -55,7 +68,7 @@ def train(
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
     """
-    from macer.data.sets import classes_of, load
+    from macer.data.sets import load, sized
     from macer.losses import completed
     from macer.training.loop import train as train_model
     from macer.training.metrics import watching
@@ -70,12 +83,15 @@ def train(
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = out or Path("runs") / run_name(recipe)
     asked = completed(replace(fields, loss=Loss(loss or MACER.name, **vars(settings))))
+    asked = replace(asked, dataset=sized(asked.dataset, size))
     chosen = chosen_device(device)
+    photographs = Photographs(skip_damaged=skip_damaged, allow_duplicates=allow_duplicates)
     with watching(folder, tensorboard) as watch, joined(chosen) as ranks:
+        split = load(asked.dataset, "train", data, rules=photographs.rules())
         train_model(
             asked,
-            load(asked.dataset, "train", data),
-            classes_of(asked.dataset, data),
+            split,
+            split.classes or None,
             folder,
             device=chosen,
             init=init,

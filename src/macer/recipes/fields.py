@@ -52,7 +52,7 @@ class TrainRecipe:
     """Everything that decides the weights of a trained model, but the data's bytes."""
 
     dataset: str = "mnist-sample"
-    "Data set to train on; `macer data` lists them."
+    "Data set to train on; `macer data` lists them. Or package.module:function."
     model: str = "lenet"
     "Network: a name, or package.module:function."
     normalise: str = "none"

@@ -48,13 +48,14 @@ def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
     """A recipe that comes with the package, or that of a TOML file, unchanged.
 
     Args:
-        code: modules that the file may name for its model and its loss, besides those of macer.
+        code: modules that the file may name for its model, its data set and its loss, besides
+            those of macer.
     """
     values = read_recipe(name)
     check_fields(name, values)
     with naming(name):
         loss = as_loss(values.get("loss", MACER))
-    for function in (values.get("model"), loss.name):
+    for function in (values.get("model"), values.get("dataset"), loss.name):
         check_admitted(str(function), code, source=f"recipe {name}")
     with naming(name):
         return TrainRecipe(**values)

@@ -8,6 +8,7 @@ certificates.journal     one checksummed record per certified image
 certificates.tsv         the same as a table, derived
 rescored-BOUND-α.tsv     certificates by another bound or level, from the journal's counts
 bernstein-β/             certificates of the soft classifier at β, from the same samples
+files-test.tsv           of a folder of photographs: the file of each image (data/file_lists.py)
 held-out/                certificates of training images that the run held out
 .parts/                  certificates of processes that work together, until the end
 """

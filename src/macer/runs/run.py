@@ -143,6 +143,7 @@ def open_run(
     folder: Path,
     recipe: TrainRecipe,
     data_sha256: str,
+    test_sha256: str | None = None,
     *,
     resume: bool,
     models_sha256: dict[str, str] | None = None,
@@ -153,6 +154,7 @@ def open_run(
     """Make a new run, or continue one that was asked for with the same recipe and data.
 
     Args:
+        test_sha256: of the test images that a caller gave with the training images.
         models_sha256: of the models that the recipe's fields name, by field.
         init: the file that the first weights came from, and which of them did not.
         code: the modules of the user's own that the recipe names.
@@ -171,6 +173,8 @@ def open_run(
     else:
         recorded: dict[str, Any] = {"code": {"modules": code}} if code else {}
         recorded |= {"init": init} if init else {}
+        if test_sha256 is not None:
+            recorded["test_sha256"] = test_sha256
         new_run(folder, {"recipe": recipe.to_dict(), **inputs, **recorded, "status": "training"})
     run.checkpoints.mkdir(exist_ok=True)
     sync_folder(folder)
@@ -311,7 +315,7 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
     sha256 = hashlib.sha256(content).hexdigest()
     check_source(target, file, sha256)
     card, tensors = parse_model(content, file)
-    folders = _owners_folders(file, sha256) if names_a_function(card.architecture) else {}
+    folders = own_folders(file, sha256) if names_a_function(card.architecture) else {}
     check_admitted(card.architecture, {*code, *folders}, source=file)
     module = module_of(card.architecture)
     model = card.build(None if module in code else folders.get(module))
@@ -332,7 +336,7 @@ def check_source(target: Path | str, file: Path, sha256: str) -> None:
         _check_weights(Run(Path(target)), sha256)
 
 
-def _owners_folders(file: Path, sha256: str) -> dict[str, str]:
+def own_folders(file: Path, sha256: str) -> dict[str, str]:
     """The user's own modules, with their folders, if the file is the model of a run of hers."""
     run = Run(file.parent)
     if file != run.model or not run.manifest.is_file():

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from macer.data.arrays import Data, as_split, class_names
+from macer.data.arrays import Data, as_split, as_test_split, class_names
+from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import channel_statistics, fingerprint
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
@@ -52,6 +53,7 @@ def train(
     classes: Sequence[str] | None = None,
     folder: Path | str | None = None,
     *,
+    test: Data | None = None,
     device: torch.device | str = "cpu",
     init: Path | str | None = None,
     resume: bool = False,
@@ -75,6 +77,8 @@ def train(
             whatever `recipe.dataset` is: a data set's name, or "arrays" for images of one's own.
         classes: their names, by label; by default the data set's, or "0", "1", … for arrays.
         folder: of the run; it must be given.
+        test: images to certify later, in any form of `data`; nothing is learnt from them. The run
+            records their SHA-256.
         device: cpu or cuda.
         init: weights to begin with: a file of torch.save or of safetensors, a run or zoo:NAME. A
             layer of another number of classes begins anew. A resumed run does not read it again.
@@ -93,6 +97,7 @@ def train(
     device = given_device(device)
     split = as_split(data)
     names = class_names(classes, split)
+    test_sha256 = None if test is None else fingerprint(as_test_split(test, split, names))
     recipe = _with_data_set(recipe, split, run, resume=resume)
     _check_images(split, recipe)
     training, held_out = hold_out(split, recipe)
@@ -103,19 +108,22 @@ def train(
     start = _start(init, recipe, card, run, data_sha256, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
     trainer = _trainer(recipe, start, training, teachers, device, ranks)
-    own = own_modules(recipe.model, recipe.loss.name)  # as they are now: they may be edited
+    # As they are now: they may be edited meanwhile.
+    own = own_modules(recipe.model, recipe.loss.name, recipe.dataset)
     with ExitStack() as stack:
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
             open_run(
-                run.folder, recipe, data_sha256,
+                run.folder, recipe, data_sha256, test_sha256,
                 resume=resume, models_sha256=models, init=start.record, code=own,
                 complete=completed,
             )  # fmt: skip
             stack.enter_context(locked(run.folder))  # only then is no other process writing
             remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
+            write_file_lists(split, run.folder, "train")
+            tell(split)
 
         ranks.run_on_first(open_and_lock)
         _add_pseudo_labels(trainer, teachers)
