@@ -113,7 +113,7 @@ def test_the_command_prints_the_table_and_draws(tmp_path, monkeypatch, capsys):
     written(Path("a"), line(1, radius=0.1), line(2, radius=0.2))
     assert main(["history", "a", "--plot", "a.png"]) == 0
     out = capsys.readouterr().out
-    assert " a    0.25  2      2.0      0.500              0.200" in out
+    assert " a    0.25      2      2.0              0.500            0.200" in out
     assert out.endswith("curves: a.png\n")
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     assert main(["history", "a", "--csv"]) == 0

@@ -122,13 +122,16 @@ def terminal(table: ScoreTable) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
+    from macer.report.grid import Grid
+
     header, rows = cells(table)
     last = 2 + len(table.radii)
     accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
     others = [[*line[:2], *line[last:]] for line in [header, *rows]]
     notes = [Text(f" {one_line(note)}", style="dim") for note in table.notes]
     title = "Certified accuracy at ℓ₂ radius"
-    return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
+    scores = Grid(others[0], others[1:], title="Average certified radius")
+    return Group(scores, Grid(accuracies[0], accuracies[1:], title=title), *notes)
 
 
 def images_text(count: int, which: str, asked: int | None) -> str:
@@ -280,17 +283,3 @@ def _given_up_note(log: CertificateLog) -> str:
         return ""
     kind = "class" if len(lost) == 1 else "classes"
     return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."
-
-
-def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
-    from rich import box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    lines = [[one_line(cell) for cell in line] for line in lines]
-    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(lines[0]):
-        grid.add_column(Text(name), justify="right" if i else "left", overflow="fold")
-    for line in lines[1:]:
-        grid.add_row(*(Text(cell) for cell in line))
-    return grid
