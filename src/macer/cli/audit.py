@@ -12,7 +12,7 @@ from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.names import TABLE
-from macer.runs.zoo import certificates_folder, in_zoo
+from macer.runs.zoo import certificates_folder, in_zoo, passed_over
 
 if TYPE_CHECKING:
     import torch
@@ -183,10 +183,13 @@ def _sources(
     from macer.audit import verify as verification
     from macer.certification.target import find_target
     from macer.data.sets import classes_of, load
+    from macer.system.progress import note
 
     for flag in ("weights", "normalise"):
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
+    if line := passed_over(run):
+        note(line)
     contents = verification.read_certificates(certificates_folder(run))
     name = contents.header.dataset
     target = model.target or _own_model(run, contents.header.weights_sha256)

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import Whole
-from macer.runs.zoo import certificates_folder
+from macer.runs.zoo import certificates_folder, passed_over
 
 if TYPE_CHECKING:
     from macer.report.logs import CertificateLog
@@ -86,6 +86,8 @@ def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
     from macer.report.markup import distinct
     from macer.system.progress import note
 
+    for line in filter(None, map(passed_over, paths)):
+        note(line)
     folders = [certificates_folder(path) for path in paths]
     logs = [read_log(folder) for folder in folders]
     names = distinct([log.name for log in logs], paths)
