@@ -93,6 +93,7 @@ MISTAKES = [
     ("train demo --filter-lr 0", "filter_lr must be > 0, got 0.0\n"),
     ("train demo --optimizer adam", 'Invalid value "adam" for --optimizer. Choose from: '),
     ("train demo --lr-schedule flat", 'Invalid value "flat" for --lr-schedule. Choose from: '),
+    ("train demo --lr-decays 4 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4 --lr-decays 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4.5", 'Invalid value for --lr-decays: unable to convert "4.5"'),
     ("train demo --lr-peak 2", "lr_peak must be in [0, 1], got 2.0\n"),
@@ -127,6 +128,8 @@ MISTAKES = [
     ("train demo --precision fp16", 'Invalid value "fp16" for --precision. Choose from: "auto",'),
     ("train demo --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("train demo --out run", "run holds a run already; continue it with --resume or choose "),
+    ("train run", "run holds a run already; continue it with --resume\n"),
+    ("train run --resume --out new", "out must be left out to continue the run run, got new\n"),
     ("train demo --out large", "large must be a new folder or a run; choose another --out\n"),
     (
         "train demo --out digit.png",

@@ -14,7 +14,7 @@ from macer.cli.about import bench, data, recipes, zoo
 from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
-from macer.cli.loss_flags import train_command
+from macer.cli.loss_flags import spread, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
 from macer.cli.printing import print_document, silenced
@@ -104,6 +104,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
+        given = spread(given) if command == "train" else given
         with silenced(as_json and not helps):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)

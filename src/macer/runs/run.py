@@ -19,7 +19,7 @@ from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.recipes.older import from_flat, is_flat
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
-from macer.runs.names import CHECKPOINTS, MANIFEST, METRICS, MODEL
+from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
 from macer.system.commit import commit
@@ -159,12 +159,12 @@ def open_run(
     run = Run(folder)
     if code:
         ensure_key()  # what cannot be sealed at the end is refused at the beginning
-    if run.manifest.exists():
+    if run.manifest.exists() and (resume or not _untrained(run)):
         if not resume:
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
-        _check_same(run, recipe, inputs, complete)
+        check_same(run, recipe, inputs, complete)
     else:
         recorded = {"code": {"modules": code}} if code else {}
         new_run(folder, {"recipe": recipe.to_dict(), **inputs, **recorded, "status": "training"})
@@ -174,13 +174,16 @@ def open_run(
 
 
 def new_run(folder: Path, record: dict[str, Any]) -> Run:
-    """Make a run in a new folder: its manifest has the record, and the versions it is made with."""
+    """Make a run in a new folder: its manifest has the record, and the versions it is made with.
+
+    The folder of a training that failed before its first checkpoint counts as new.
+    """
     run = Run(folder)
     if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if run.manifest.exists():  # perhaps since a moment ago
+        if run.manifest.exists() and not _untrained(run):  # perhaps since a moment ago
             raise Mistake(f"{folder} holds a run already; choose another --out")
         run.write_manifest({"macer": __version__, **record, **_made_with()})
     return run
@@ -206,12 +209,24 @@ def _is_new(folder: Path) -> bool:
     )
 
 
-def _check_same(
+def _untrained(run: Run) -> bool:
+    """Whether a run's training has left nothing that could go on: it failed at its first steps."""
+    made = [run.model, run.metrics, run.folder / JOURNAL, *run.checkpoints.glob("*.safetensors")]
+    if any(path.exists() for path in made):
+        return False
+    try:
+        return run.read_manifest().get("status") == "training"
+    except Mistake:
+        return False
+
+
+def check_same(
     run: Run,
     recipe: TrainRecipe,
     inputs: dict[str, Any],
     complete: Callable[[TrainRecipe], TrainRecipe],
 ) -> None:
+    """Refuse to go on with a run that was begun with another recipe, other data or models."""
     manifest, folder = run.read_manifest(), run.folder
     if manifest["recipe"] is None:
         raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")

@@ -18,7 +18,7 @@ from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, open_run, save_model
+from macer.runs.run import Metrics, Run, check_same, open_run, save_model
 from macer.runs.seals import sealed
 from macer.smoothing.streams import Purpose, stream
 from macer.system.files import locked, remove_leftovers
@@ -101,11 +101,14 @@ def train(
 
         def open_and_lock() -> None:
             models = {field: teacher.sha256 for field, teacher in teachers.items()}
+            data_sha256 = fingerprint(split)
             open_run(
-                run.folder, recipe, fingerprint(split),
+                run.folder, recipe, data_sha256,
                 resume=resume, models_sha256=models, code=own, complete=completed,
             )  # fmt: skip
             stack.enter_context(locked(run.folder))  # only then is no other process writing
+            inputs = {"data_sha256": data_sha256, "models_sha256": models}
+            check_same(run, recipe, inputs, completed)  # one might have written a moment ago
             remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
 
