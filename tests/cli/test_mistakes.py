@@ -498,7 +498,8 @@ MISTAKES = [
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("demo here", "Unused Tokens: ['here']."),
     ("zoo none", "Unused Tokens: ['none']."),
-    ("recipes demo", "Unused Tokens: ['demo']."),
+    ("recipes demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them\n"),
+    ("recipes demo sample", "Unused Tokens: ['sample']."),
     ("data mnist", "Unused Tokens: ['mnist']."),
     ("data --data", 'Command "data" parameter --data requires an argument.'),
     ("data --download cifar", "no download for data set 'cifar'; choose from cifar10, "),
@@ -534,7 +535,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
+        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK", "NAME"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)
