@@ -380,7 +380,14 @@ MISTAKES = [
     ("report run --skip 0", "skip must be at least 1, got 0\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
-    ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("report run --title some", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --labels a", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --envelope", "plot must be given with title, labels and envelope; add --plot "),
+    (
+        "report run --plot a.png --labels a b",
+        "labels must be as many as the logs, 1, got 2: a, b\n",
+    ),
+    ("report run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
     (
@@ -397,7 +404,7 @@ MISTAKES = [
         "run must have looked at held-out images, got none in run/metrics.jsonl; ",
     ),
     ("history run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
-    ("history run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("history run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
@@ -439,7 +446,7 @@ MISTAKES = [
     ("paper table-1 --skip 0", "skip must be at least 1, got 0\n"),
     ("paper table-1 --latex --markdown", "choose one of --latex and --markdown\n"),
     ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
-    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     (
         "paper figure-4 --plot a.png",

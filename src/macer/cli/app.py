@@ -1,6 +1,7 @@
 """The command `macer`: its commands, and how each ends."""
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,7 @@ class Ending(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
+    os.environ.pop("MPLBACKEND", None)  # a notebook's may not be installed; macer draws into files
     given = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in _options(given)
     if as_json:

@@ -69,7 +69,7 @@ def paper(
     markdown
         Print Markdown instead.
     plot
-        Draw a figure into this file, PNG or PDF by its ending.
+        Draw a figure into this file, PNG, PDF or SVG by its ending.
     """
     from macer.experiments.paper import check_share, read_item
     from macer.experiments.paper import only as chosen_rows

@@ -29,6 +29,11 @@ def report(
     markdown: bool = False,
     html: Path | None = None,
     plot: Path | None = None,
+    title: str | None = None,
+    labels: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
+    envelope: bool = False,
 ) -> Result:
     """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
 
@@ -54,7 +59,14 @@ def report(
     html
         Write a self-contained page.
     plot
-        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+        Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
+    title
+        First line above the plot; data set, σ and network by default, where the logs share them.
+    labels
+        Names of the plot's curves, one for each log.
+    envelope
+        Also draw the best certified accuracy at each radius over the logs, as one curve. No model
+        has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
@@ -68,7 +80,9 @@ def report(
     if plot:
         from macer.report.curves import plot as draw_curves
 
-        draw_curves(chosen, plot)
+        draw_curves(chosen, plot, title=title, labels=labels, with_envelope=envelope)
+    elif title is not None or labels or envelope:
+        raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html:
         _write_page(chosen, logs, html)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
@@ -119,28 +133,33 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     Parameters
     ----------
     runs
-        Run folders, trained with --held-out, finished or not.
+        Run folders, trained with --held-out, finished or not; others are named and left out.
     csv
         Print CSV instead, of every look at the held-out images.
     plot
-        Draw the radii, PNG or PDF by the file's ending.
+        Draw the radii, PNG, PDF or SVG by the file's ending.
     """
     from macer.report import history as histories
     from macer.report.figures import check_picture
     from macer.report.markup import distinct
+    from macer.system.progress import note
 
     if not runs:
         raise Mistake("runs must name at least one run folder, got none")
     if plot:
         check_picture(plot)
-    read = [histories.read_history(run) for run in runs]
-    names = distinct([history.name for history in read], runs)
+    looked = [run for run in runs if histories.has_looked(run)] or list(runs)
+    set_aside = [run for run in runs if run not in looked]
+    read = [histories.read_history(run) for run in looked]
+    names = distinct([history.name for history in read], looked)
     read = [replace(history, name=name) for history, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
-    notes = histories.notes(read)
+    notes = [*histories.notes(read), *map(histories.without_looks, set_aside)]
     if csv:
         print_text(histories.csv(read))
+        for line in map(histories.without_looks, set_aside):
+            note(line)
     else:
         print_table(histories.HEADER, histories.rows(read))
         for line in notes:

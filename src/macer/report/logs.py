@@ -53,6 +53,8 @@ class CertificateLog:
     # Whether an image's class was estimated; a score skips images whose selected class is wrong.
     estimated: NDArray[np.bool_] | None = None
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
+    dataset: str | None = None
+    network: str | None = None
 
 
 def read_log(path: Path) -> CertificateLog:
@@ -87,6 +89,8 @@ def read_log(path: Path) -> CertificateLog:
         **{name: _setting(file, name, rows) for name in SETTINGS if name in names},
         estimated=np.array([row["drawn"] > 0 for row in rows]) if "drawn" in names else None,
         asked=_asked(contents),
+        dataset=contents.header.dataset if contents else None,
+        network=contents.header.model.partition(",")[0] if contents else None,
     )
 
 

@@ -146,6 +146,16 @@ def count_text(count: int, asked: int | None) -> str:
     return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
 
 
+def class_text(log: CertificateLog, label: int) -> str:
+    """A class by its number, and by its name where the log's data set is known to have another."""
+    from macer.data.sets import DATASETS
+
+    names = DATASETS[log.dataset].classes if log.dataset in DATASETS else ()
+    if not 0 <= label < len(names) or names[label] == str(label):
+        return str(label)
+    return f"{label}, {names[label]}"
+
+
 def images_of_log(log: CertificateLog) -> str:
     """Which images a log has, and how many."""
     return images_text(len(log.idx), describe_images(log), asked_images(log))
@@ -278,7 +288,9 @@ def _errors_note(rows: Sequence[ScoreRow]) -> str:
 
 
 def _given_up_note(log: CertificateLog) -> str:
-    lost = [f"{c.label} ({c.correct} of {c.images:,} correct)" for c in given_up(log)]
+    lost = [
+        f"{class_text(log, c.label)} ({c.correct} of {c.images:,} correct)" for c in given_up(log)
+    ]
     if not lost:
         return ""
     kind = "class" if len(lost) == 1 else "classes"
