@@ -246,7 +246,13 @@ MISTAKES = [
     ),
     ("certify run --precision half", 'Invalid value "half" for --precision. Choose from: '),
     ("certify run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
-    ("certify run --sigma 0.25", "sigma must be 0.5, which run was trained with, got 0.25\n"),
+    (
+        "certify run --sigma 0.25",
+        "out must be a folder of its own for another sigma than the training's, 0.5, got sigma "
+        "0.25; add --out FOLDER\n",
+    ),
+    ("certify run --sigma 0.25 --out run", "out must be a folder of its own for another sigma "),
+    ("certify run --sigma -1 --out new", "sigma must be > 0, got -1.0\n"),
     ("certify run --sigma much", 'Invalid value for --sigma: unable to convert "much"'),
     ("certify run --dataset cifar", "unknown data set 'cifar'; choose from "),
     ("certify run --dataset mnist --data nowhere", "no files of 'mnist' in nowhere: expected "),

@@ -276,7 +276,7 @@ def test_an_unknown_name_of_an_empty_zoo_is_refused():
     [
         (["--weights", "w.pt"], "weights must be left out for zoo:digits-0.50, which has its own"),
         (["--normalise", "none"], "normalise must be left out for zoo:digits-0.50, which has its"),
-        (["--sigma", "1"], "sigma must be 0.5, which zoo:digits-0.50 was trained with, got 1.0"),
+        (["--sigma", "1"], "out must be a folder of its own for another sigma than the training's"),
     ],
 )
 def test_settings_that_a_zoo_model_has_itself_are_refused(digits, arguments, message):

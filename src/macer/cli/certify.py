@@ -22,7 +22,7 @@ from macer.cli.parameters import (
 from macer.cli.printing import Result, print_line, print_report
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
-from macer.runs.names import HELD_OUT, JOURNAL
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
@@ -59,7 +59,7 @@ def certify(
         A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
         or with weights a network that macer knows, such as resnet110.
     sigma
-        Noise level; needed only for a function or a network by name.
+        Noise level; that of the training by default, needed for a function or a network by name.
     dataset
         Data set; the one the model was trained on by default.
     held_out
@@ -95,6 +95,7 @@ def certify(
         target, sigma=sigma, split=split, classes=classes_of(name, data),
         weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
+    _check_place_of_sigma(model.sigma, known[1] if known else None, out)
     indices = images.among(
         len(split.images), first=first_held_out(target, split) if held_out else 0
     )
@@ -138,6 +139,15 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     if weights is None and Path(target).is_dir():
         return Path(target)
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
+
+
+def _check_place_of_sigma(sigma: float, card: "ModelCard | None", out: Path | None) -> None:
+    """Keep certificates of another σ than the training's out of the run's own folder."""
+    if card is not None and sigma != card.sigma and (out is None or (out / MODEL).is_file()):
+        raise Mistake(
+            f"out must be a folder of its own for another sigma than the training's, {card.sigma}, "
+            f"got sigma {sigma}; add --out FOLDER"
+        )
 
 
 def _dataset_of(target: str, card: "ModelCard | None") -> str:

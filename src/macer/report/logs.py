@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from macer.certification.header import TRAINED_AT
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
@@ -55,6 +56,7 @@ class CertificateLog:
     asked: NDArray[np.int64] | None = None  # the images that were to be certified
     dataset: str | None = None
     network: str | None = None
+    trained_at: str | None = None  # the σ of the training, if it was another
 
 
 def read_log(path: Path) -> CertificateLog:
@@ -91,6 +93,7 @@ def read_log(path: Path) -> CertificateLog:
         asked=_asked(contents),
         dataset=contents.header.dataset if contents else None,
         network=contents.header.model.partition(",")[0] if contents else None,
+        trained_at=(contents.header.model.partition(TRAINED_AT)[2] or None) if contents else None,
     )
 
 

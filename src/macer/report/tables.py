@@ -69,7 +69,8 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    notes = (*_notes(rows), *_limits(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    of_logs = filter(None, [*map(_trained_note, logs), *map(_given_up_note, logs)])
+    notes = (*_notes(rows), *_limits(rows), *of_logs, *obstacles)
     return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
@@ -285,6 +286,12 @@ def _errors_note(rows: Sequence[ScoreRow]) -> str:
         unknown = ""
     figures = "; ".join(filter(None, [expected, unknown]))
     return f"α is per image: over m images at most αm false certificates are expected ({figures})."
+
+
+def _trained_note(log: CertificateLog) -> str:
+    if log.trained_at is None:
+        return ""
+    return f"{log.name} was trained at σ = {log.trained_at} and certified at σ = {log.sigma:g}."
 
 
 def _given_up_note(log: CertificateLog) -> str:
