@@ -15,6 +15,7 @@ MISTAKES = [
     ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
     # train
     ("train", "train must have a recipe, got none; `macer recipes` lists them\n"),
+    ("train demo --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them, "),
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
@@ -28,8 +29,8 @@ MISTAKES = [
     ("train demo --sigmma 1", "unknown flag --sigmma, did you mean 'sigma'?; the loss macer has "),
     (
         "train demo --dataset cifar",
-        "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, imagenet, mnist, "
-        "mnist-sample, svhn\n",
+        "unknown data set 'cifar', did you mean 'cifar10'?; choose from cifar10, "
+        "fashion-mnist, folder, imagenet, mnist, mnist-sample, svhn\n",
     ),
     ("train demo --model lenett", "unknown model 'lenett', did you mean 'lenet'?; choose from "),
     ("train demo --code my-nets", NO_MODULE),
@@ -153,6 +154,7 @@ MISTAKES = [
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
     # certify
+    ("certify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("certify run --code my-nets", NO_MODULE),
     ("certify", 'Command "certify" parameter --target requires an argument.'),
     (
@@ -254,7 +256,7 @@ MISTAKES = [
     ("certify run --sigma 0.25 --out run", "out must be a folder of its own for another sigma "),
     ("certify run --sigma -1 --out new", "sigma must be > 0, got -1.0\n"),
     ("certify run --sigma much", 'Invalid value for --sigma: unable to convert "much"'),
-    ("certify run --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("certify run --dataset cifar", "unknown data set 'cifar', did you mean 'cifar10'?; "),
     ("certify run --dataset mnist --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("certify run --dataset mnist --data cut", "cut/MNIST/raw/t10k-images-idx3-ubyte must "),
     (
@@ -291,6 +293,7 @@ MISTAKES = [
     ("certify zoo:none --weights digit.png", "unknown zoo model 'none'"),
     # predict
     ("predict", 'Command "predict" parameter RUN requires an argument.'),
+    ("predict run digit.png --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("predict run", "images must name at least one file, got none\n"),
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
     ("certify run --row-by-row yes", "Unused Tokens: ['yes']."),
@@ -303,6 +306,7 @@ MISTAKES = [
     ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
     ("merge runn --out new", "no certificates in runn: expected runn/certificates.journal\n"),
     ("merge run --out digit.png", "cannot use digit.png: File exists\n"),
+    ("verify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
     ("verify zoo:none", "unknown zoo model 'none'"),
@@ -322,6 +326,7 @@ MISTAKES = [
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("verify run --code my-nets", NO_MODULE),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
+    ("attack run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("attack runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("attack zoo:none", "unknown zoo model 'none'"),
     ("attack run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
@@ -496,7 +501,7 @@ MISTAKES = [
     ("pack lenet --sigma 1 --dataset mnist --out new", "weights must be given to certify lenet; "),
     ("pack lenett --sigma 1 --dataset mnist --out new", "no run or model at lenett; name a run "),
     ("pack run --sigma 1 --dataset mnist --out new", "network must be one by its name, got run, "),
-    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt'; choose from "),
+    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt', did you mean "),
     ("pack os:x --sigma 1 --dataset mnist --data nowhere --out new", "no files of 'mnist' in "),
     (
         "pack lenet --weights none.pt --sigma 1 --dataset mnist --out new",
@@ -513,6 +518,12 @@ MISTAKES = [
     ("zoo none", "Unused Tokens: ['none']."),
     ("recipes demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them\n"),
     ("recipes demo sample", "Unused Tokens: ['sample']."),
+    ("certify mnist-0.50", "no run or model at mnist-0.50, did you mean 'zoo:mnist-0.50'?; name "),
+    ("predict zoo-mnist-0.50 digit.png", "no run or model at zoo-mnist-0.50, did you mean 'zoo:"),
+    (
+        "certify run --dataset fashion_mnist",
+        "unknown data set 'fashion_mnist', did you mean 'fashion-mnist'?; choose from cifar10, ",
+    ),
     ("data mnist", "Unused Tokens: ['mnist']."),
     ("data --data", 'Command "data" parameter --data requires an argument.'),
     ("data --download cifar", "no download for data set 'cifar'; choose from cifar10, "),

@@ -19,7 +19,7 @@ from macer.models.normalisation import find_normalisation, named_normalisation
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
 from macer.runs.run import open_model
-from macer.runs.zoo import in_zoo, zoo_file
+from macer.runs.zoo import in_zoo, nearest_model, zoo_file
 from macer.system.user_code import names_a_function
 
 
@@ -147,7 +147,8 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
         raise Mistake(f"weights must be given to certify {name}; add --weights FILE")
     elif weights is None and not names_a_function(name):
         raise Mistake(
-            f"no run or model at {name}; name a run folder, a model file or package.module:function"
+            f"no run or model at {name}{nearest_model(name)}; name a run folder, a model file or "
+            "package.module:function"
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Normalise, Weights, chosen_device
+from macer.cli.parameters import Code, Data, Device, Normalise, Threads, Weights, chosen_device
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
@@ -53,6 +53,7 @@ def verify(
     skip: Whole | None = None,
     data: Data = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
@@ -76,7 +77,7 @@ def verify(
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
         demanded = Selection(start or 0, stop, 1 if skip is None else skip)
@@ -137,6 +138,7 @@ def attack(
     seed: Whole = 0,
     data: Data = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Try to falsify a run's certificates by attacks from inside their balls.
 
@@ -162,7 +164,7 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:

@@ -16,6 +16,7 @@ from macer.cli.parameters import (
     Skip,
     Start,
     Stop,
+    Threads,
     Weights,
     chosen_device,
 )
@@ -50,6 +51,7 @@ def certify(
     out: Path | None = None,
     batch_size: Whole | None = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Certify a model's test images, or those it held out; continues where it stopped.
 
@@ -101,7 +103,7 @@ def certify(
     )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    processor = chosen_device(device)
+    processor = chosen_device(device, threads)
     with joined(processor) as ranks:
         certification = plan_certification(
             model, split, name, settings,
@@ -202,6 +204,7 @@ def predict(
     row_by_row: bool = False,
     code: Code = (),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Label image files with a certified radius, or abstain.
 
@@ -231,7 +234,7 @@ def predict(
     predictions = []
     for prediction in predict_files(
         run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=chosen_device(device), code=code,
+        row_by_row=row_by_row, device=chosen_device(device, threads), code=code,
     ):  # fmt: skip
         print_line(*prediction.fields())
         predictions.append(prediction)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, chosen_device
+from macer.cli.parameters import Code, Data, Device, Threads, chosen_device
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, Whole, recipe_names, run_name
@@ -27,6 +27,7 @@ def train(
     code: Code = (),
     resume: bool = False,
     device: Device = "auto",
+    threads: Threads = None,
     checkpoint_seconds: float = 30.0,
     validate_every: Whole = 1,
     validate_samples: Whole = 32,
@@ -70,7 +71,7 @@ def train(
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
     folder = _folder(recipe, out, resume)
     asked = completed(replace(fields, loss=Loss(loss or MACER.name, **vars(settings))))
-    chosen = chosen_device(device)
+    chosen = chosen_device(device, threads)
     with watching(folder, tensorboard) as watch, joined(chosen) as ranks:
         train_model(
             asked,

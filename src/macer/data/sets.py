@@ -13,6 +13,7 @@ from macer.data.split import SPLITS, Split
 from macer.data.svhn import read_svhn
 from macer.errors import Mistake
 from macer.system.typed import require_type
+from macer.system.user_code import nearest
 
 __all__ = ["DATASETS", "Location", "Split", "classes_of", "data_folder", "load", "located"]
 
@@ -147,7 +148,10 @@ DATASETS: dict[str, DataSet] = {
 
 def _data_set(name: str) -> DataSet:
     if not isinstance(name, str) or name not in DATASETS:
-        raise Mistake(f"unknown data set {name!r}; choose from {', '.join(sorted(DATASETS))}")
+        raise Mistake(
+            f"unknown data set {name!r}{nearest(str(name), DATASETS)}; choose from "
+            f"{', '.join(sorted(DATASETS))}"
+        )
     return DATASETS[name]
 
 

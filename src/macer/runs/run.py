@@ -21,7 +21,7 @@ from macer.recipes.older import from_flat, is_flat
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
 from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
-from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
+from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
 from macer.system.commit import commit
 from macer.system.files import (
     locked,
@@ -283,7 +283,8 @@ def model_file(target: Path | str) -> Path:
         return zoo_file(target)
     path = Path(target)
     if not path.exists():
-        raise Mistake(f"no run or model at {path}; name a run folder or a model file")
+        guess = nearest_model(path)
+        raise Mistake(f"no run or model at {path}{guess}; name a run folder or a model file")
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
         raise Mistake(f"no model in {path}: expected {file}")

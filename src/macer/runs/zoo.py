@@ -32,6 +32,11 @@ def zoo_file(target: Path | str) -> Path:
     return FOLDER / f"{name}.safetensors"
 
 
+def nearest_model(name: Path | str) -> str:
+    """The question whether a model of the zoo was meant, for the end of a message; may be empty."""
+    return nearest(str(name), [PREFIX + known for known in zoo_names()])
+
+
 def check_zoo_file(file: Path, sha256: str) -> None:
     """Refuse a model file that is not the one that came with macer."""
     lines = (FOLDER / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
