@@ -5,6 +5,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -23,13 +24,7 @@ from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
 from macer.system.commit import commit
-from macer.system.files import (
-    locked,
-    read_file,
-    read_text,
-    sync_folder,
-    write_atomically,
-)
+from macer.system.files import locked, read_file, read_text, sync_folder, write_atomically
 from macer.system.user_code import OwnModule, check_admitted, module_of, names_a_function
 
 Metrics = dict[str, Any]
@@ -174,10 +169,7 @@ def open_run(
 
 
 def new_run(folder: Path, record: dict[str, Any]) -> Run:
-    """Make a run in a new folder: its manifest has the record, and the versions it is made with.
-
-    The folder of a training that failed before its first checkpoint counts as new.
-    """
+    """Make a run in a new folder: its manifest has the record, and the versions it is made with."""
     run = Run(folder)
     if folder.exists() and not (run.manifest.exists() or _is_new(folder)):
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
@@ -212,12 +204,9 @@ def _is_new(folder: Path) -> bool:
 def _untrained(run: Run) -> bool:
     """Whether a run's training has left nothing that could go on: it failed at its first steps."""
     made = [run.model, run.metrics, run.folder / JOURNAL, *run.checkpoints.glob("*.safetensors")]
-    if any(path.exists() for path in made):
-        return False
-    try:
-        return run.read_manifest().get("status") == "training"
-    except Mistake:
-        return False
+    with suppress(Mistake):
+        return not any(map(Path.exists, made)) and run.read_manifest().get("status") == "training"
+    return False
 
 
 def check_same(
