@@ -160,3 +160,19 @@ def test_hard_votes_may_be_more_than_soft_sums_can_hold():
     check_settings(sigma=1.0, n0=100, n=2**23 - 1, alpha=0.001, bound="bernstein")
     with pytest.raises(Mistake, match=r"^n must be at most 8388607 with the hoeffding bound"):
         check_settings(sigma=1.0, n0=100, n=2**23, alpha=0.001, bound="hoeffding")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("sigma", "0.5", "sigma must be a number, got '0.5'"),
+        ("alpha", None, "alpha must be a number, got None"),
+        ("n", 100.5, "n must be a whole number, got 100.5"),
+        ("n0", "9", "n0 must be a whole number, got '9'"),
+    ],
+)
+def test_settings_of_other_types_are_refused(setting, value, message):
+    given = {"sigma": 0.5, "n0": 10, "n": 100, "alpha": 0.001, setting: value}
+    with pytest.raises(Mistake, match=f"^{message}$"):
+        check_settings(**given)
+    check_settings(sigma=np.float32(0.5), n0=np.int64(10), n=np.int32(100), alpha=0.001)

@@ -80,6 +80,7 @@ CALLS: list[tuple[str, ...]] = [
     ("export", "run", "--out", "exported.safetensors"),
     ("zoo",),
     ("recipes",),
+    ("recipes", "catrs/mnist-0.25"),
     ("data", "--data", "pictures"),
     ("bench", "--images", "1", "--n", "50", *CPU),
 ]

@@ -15,6 +15,7 @@ MISTAKES = [
     ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
     # train
     ("train", "train must have a recipe, got none; `macer recipes` lists them\n"),
+    ("train demo --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them, "),
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
@@ -28,8 +29,9 @@ MISTAKES = [
     ("train demo --sigmma 1", "unknown flag --sigmma, did you mean 'sigma'?; the loss macer has "),
     (
         "train demo --dataset cifar",
-        "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, imagenet, mnist, "
-        "mnist-sample, svhn, or name a function of your own as package.module:function\n",
+        "unknown data set 'cifar', did you mean 'cifar10'?; choose from cifar10, fashion-mnist, "
+        "folder, imagenet, mnist, mnist-sample, svhn, or name a function of your own as "
+        "package.module:function\n",
     ),
     ("train demo --size 32", "size must be left out with mnist-sample, whose images have a size "),
     ("train demo --dataset folder --size big", "size must be N or HEIGHTxWIDTH, each from 1 to "),
@@ -139,6 +141,7 @@ MISTAKES = [
     ("train demo --filter-lr 0", "filter_lr must be > 0, got 0.0\n"),
     ("train demo --optimizer adam", 'Invalid value "adam" for --optimizer. Choose from: '),
     ("train demo --lr-schedule flat", 'Invalid value "flat" for --lr-schedule. Choose from: '),
+    ("train demo --lr-decays 4 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4 --lr-decays 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4.5", 'Invalid value for --lr-decays: unable to convert "4.5"'),
     ("train demo --lr-peak 2", "lr_peak must be in [0, 1], got 2.0\n"),
@@ -173,6 +176,8 @@ MISTAKES = [
     ("train demo --precision fp16", 'Invalid value "fp16" for --precision. Choose from: "auto",'),
     ("train demo --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("train demo --out run", "run holds a run already; continue it with --resume or choose "),
+    ("train run", "run holds a run already; continue it with --resume\n"),
+    ("train run --resume --out new", "out must be left out to continue the run run, got new\n"),
     ("train demo --out large", "large must be a new folder or a run; choose another --out\n"),
     (
         "train demo --out digit.png",
@@ -196,6 +201,7 @@ MISTAKES = [
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
     # certify
+    ("certify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("certify run --code my-nets", NO_MODULE),
     ("certify", 'Command "certify" parameter --target requires an argument.'),
     (
@@ -289,9 +295,15 @@ MISTAKES = [
     ),
     ("certify run --precision half", 'Invalid value "half" for --precision. Choose from: '),
     ("certify run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
-    ("certify run --sigma 0.25", "sigma must be 0.5, which run was trained with, got 0.25\n"),
+    (
+        "certify run --sigma 0.25",
+        "out must be a folder of its own for another sigma than the training's, 0.5, got sigma "
+        "0.25; add --out FOLDER\n",
+    ),
+    ("certify run --sigma 0.25 --out run", "out must be a folder of its own for another sigma "),
+    ("certify run --sigma -1 --out new", "sigma must be > 0, got -1.0\n"),
     ("certify run --sigma much", 'Invalid value for --sigma: unable to convert "much"'),
-    ("certify run --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("certify run --dataset cifar", "unknown data set 'cifar', did you mean 'cifar10'?; "),
     ("certify run --dataset mnist --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("certify run --dataset mnist --data cut", "cut/MNIST/raw/t10k-images-idx3-ubyte must "),
     (
@@ -351,6 +363,7 @@ MISTAKES = [
     ("certify zoo:none --weights digit.png", "unknown zoo model 'none'"),
     # predict
     ("predict", 'Command "predict" parameter RUN requires an argument.'),
+    ("predict run digit.png --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("predict run", "images must name at least one file, got none\n"),
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
     ("certify run --row-by-row yes", "Unused Tokens: ['yes']."),
@@ -376,6 +389,7 @@ MISTAKES = [
     ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
     ("merge runn --out new", "no certificates in runn: expected runn/certificates.journal\n"),
     ("merge run --out digit.png", "cannot use digit.png: File exists\n"),
+    ("verify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
     ("verify zoo:none", "unknown zoo model 'none'"),
@@ -410,6 +424,7 @@ MISTAKES = [
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("verify run --code my-nets", NO_MODULE),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
+    ("attack run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("attack runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("attack zoo:none", "unknown zoo model 'none'"),
     ("attack run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
@@ -496,6 +511,13 @@ MISTAKES = [
     ("report run --intervals yes", "no log at yes: expected a run folder or a log file\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
+    ("report run --title some", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --labels a", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --envelope", "plot must be given with title, labels and envelope; add --plot "),
+    (
+        "report run --plot a.png --labels a b",
+        "labels must be as many as the logs, 1, got 2: a, b\n",
+    ),
     ("report run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
@@ -663,7 +685,7 @@ MISTAKES = [
     ("pack lenet --sigma 1 --dataset mnist --out new", "weights must be given to certify lenet; "),
     ("pack lenett --sigma 1 --dataset mnist --out new", "no run or model at lenett; name a run "),
     ("pack run --sigma 1 --dataset mnist --out new", "network must be one by its name, got run, "),
-    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt'; choose from "),
+    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt', did you mean "),
     ("pack os:x --sigma 1 --dataset mnist --data nowhere --out new", "no files of 'mnist' in "),
     (
         "pack lenet --weights none.pt --sigma 1 --dataset mnist --out new",
@@ -678,7 +700,14 @@ MISTAKES = [
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("demo here", "Unused Tokens: ['here']."),
     ("zoo none", "Unused Tokens: ['none']."),
-    ("recipes demo", "Unused Tokens: ['demo']."),
+    ("recipes demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them\n"),
+    ("recipes demo sample", "Unused Tokens: ['sample']."),
+    ("certify mnist-0.50", "no run or model at mnist-0.50, did you mean 'zoo:mnist-0.50'?; name "),
+    ("predict zoo-mnist-0.50 digit.png", "no run or model at zoo-mnist-0.50, did you mean 'zoo:"),
+    (
+        "certify run --dataset fashion_mnist",
+        "unknown data set 'fashion_mnist', did you mean 'fashion-mnist'?; choose from cifar10, ",
+    ),
     ("data mnist", "Unused Tokens: ['mnist']."),
     ("data --data", 'Command "data" parameter --data requires an argument.'),
     ("data --download cifar", "no download for data set 'cifar'; choose from cifar10, "),
@@ -714,7 +743,7 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
+        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK", "NAME"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

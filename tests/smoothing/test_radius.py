@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macer.errors import Mistake
 from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.radius import certified_radius, radius_lower
 
@@ -78,3 +79,11 @@ def test_a_radius_is_computed_by_the_implementation_that_is_the_same_on_every_pr
     p_a = np.linspace(0.5, 1, 5000, endpoint=False)
     expected = 0.5 * -ndtri(1 - p_a) * (1 - 2.0**-49) + 0.0
     assert radius_lower(p_a, 0.5).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("p", [0.9, [0.9], np.array([0.9])])
+def test_certified_radius_refuses_what_is_no_tensor(p):
+    with pytest.raises(Mistake, match=r"^p_a must be a tensor, got .*; convert it with torch.as_"):
+        certified_radius(p, torch.tensor([0.1]), 0.5)
+    with pytest.raises(Mistake, match=r"^p_b must be a tensor, got .*; convert it with torch.as_"):
+        certified_radius(torch.tensor([0.9]), p, 0.5)

@@ -9,7 +9,7 @@ from PIL import Image
 from small_mnist import write_mnist
 
 from macer.cli.app import command_line, main
-from macer.cli.loss_flags import train_command
+from macer.cli.loss_flags import spread, train_command
 from macer.data.sets import load
 from macer.recipes import Loss, TrainRecipe
 
@@ -105,8 +105,9 @@ def refuses(
 
 def from_command_line(*arguments: str) -> TrainRecipe:
     """The recipe that `macer train` would be given."""
-    commands = command_line(train_command(arguments))
-    _, bound, _ = commands.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
+    given = spread(arguments)
+    commands = command_line(train_command(given))
+    _, bound, _ = commands.parse_args(["train", *given], exit_on_error=False, print_error=False)
     bound.apply_defaults()
     given = bound.arguments
     return replace(given["fields"], loss=Loss(given["loss"], **vars(given["settings"])))

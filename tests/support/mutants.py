@@ -1252,6 +1252,36 @@ MUTANTS = {
     "a page of a form": Mutant(
         "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
     ),
+    "an envelope of the worst": Mutant(
+        "report/curves.py", "np.max(at_x, axis=0)", "np.min(at_x, axis=0)", "report/test_curves.py"
+    ),
+    "an envelope that is shifted": Mutant(
+        "report/curves.py",
+        "np.searchsorted(knots[:-1], x)",
+        'np.searchsorted(knots[:-1], x, side="right")',
+        "report/test_curves.py",
+    ),
+    "a number split over two lines": Mutant(
+        "report/grid.py", "SHORT = 28", "SHORT = 4", "report/test_grid.py"
+    ),
+    "another σ under the training's": Mutant(
+        "certification/target.py",
+        "replace(target, sigma=sigma, architecture=architecture)",
+        "replace(target, architecture=architecture)",
+        "cli/test_certify.py",
+    ),
+    "another σ in the run's own folder": Mutant(
+        "cli/certify.py",
+        "    _check_place_of_sigma(model.sigma",
+        "    False and _check_place_of_sigma(model.sigma",
+        "cli/test_mistakes.py",
+    ),
+    "a training folder taken from a run": Mutant(
+        "runs/run.py",
+        "made = [run.model, run.metrics,",
+        "made = [run.model,",
+        "runs/test_run.py::test_a_run_that_failed_at_its_first_step_leaves_its_folder_to_another_recipe",
+    ),
     "a speed of what was skipped": Mutant(
         "system/progress.py",
         "        self.done = done\n",
@@ -1671,7 +1701,7 @@ MUTANTS = {
     ),
     "a run begun twice": Mutant(
         "runs/run.py",
-        "        if run.manifest.exists():  # perhaps",
+        "        if run.manifest.exists() and not _untrained(run):  # perhaps",
         "        if False:  # perhaps",
         "runs/test_run.py",
     ),

@@ -66,7 +66,7 @@ def test_elsewhere_a_long_task_ends_with_a_last_line_and_a_short_one_says_nothin
     run(clock, 5, 1.0)
     assert screen.getvalue() == ""
     run(clock, 25, 1.0)
-    assert screen.getvalue().splitlines()[-1] == "training a: 100%, 1 samples/s, 0 s left"
+    assert screen.getvalue().splitlines()[-1] == "training a: 100%, 1 samples/s, 25 s gone"
 
 
 def test_a_task_that_fails_has_no_last_line(clock, screen):
@@ -79,9 +79,9 @@ def test_a_task_that_fails_has_no_last_line(clock, screen):
 
 @pytest.mark.parametrize("screen", [True], indirect=True)
 def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, screen):
-    run(clock, 50, 0.01, total=100)
+    run(clock, 50, 0.02, total=100)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
-    assert re.search(r"training a ━+.* 50% 100 samples/s \d:\d\d:\d\d left [-\d]:[-\d]", shown)
+    assert re.search(r"training a ━+.* 50% 50 samples/s 1 s gone, 1 s left", shown)
 
 
 @pytest.mark.parametrize("screen", [True], indirect=True)
@@ -107,7 +107,7 @@ def test_the_time_left_is_by_what_is_done(clock, screen):
         advance(100)
         clock.now += 2
         advance.reach(1000)
-    assert screen.getvalue() == "a: 33%, 10 samples/s, 20 s left\n"
+    assert screen.getvalue() == "a: 33%, 10 samples/s, 10 s gone, 20 s left\n"
 
 
 @pytest.mark.parametrize("screen", [False, True], indirect=True)
@@ -131,7 +131,41 @@ def test_a_known_line(clock, screen):
     with progress.bar("certifying", 2000, "samples", 600) as advance:
         clock.now += 12
         advance(600)
-    assert screen.getvalue() == "certifying: 60%, 50 samples/s, 16 s left\n"
+    assert screen.getvalue() == "certifying: 60%, 50 samples/s, 12 s gone, 16 s left\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (192, "3 min 12 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 00 min"),
+        (3877, "1 h 04 min"),
+        (360_000, "100 h 00 min"),
+    ],
+)
+def test_known_durations(seconds, text):
+    assert progress.duration(seconds) == text
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_a_bar_of_hours_says_which_time_is_gone_and_which_is_left(clock, screen):
+    progress.console.width = 80
+    with progress.bar("certifying runs/a", 21 * 192, "samples") as advance:
+        clock.now += 192
+        advance(192)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert " 1 samples/s 3 min 12 s gone, 1 h 04 min left" in shown
+
+
+def test_before_any_work_no_time_is_left_to_be_told(clock, screen):
+    with progress.bar("a", 30, "samples") as advance:
+        clock.now += 11
+        advance.reach(0)
+    assert screen.getvalue() == "a: 0%, 0 samples/s, 11 s gone\n"
 
 
 def test_a_note_is_printed_as_it_is(screen):

@@ -23,6 +23,10 @@ FORMAT = 2
 LARGEST_RADIUS = 1e6
 
 
+# In the name of a model, before the σ that it was trained for, if it was certified at another.
+TRAINED_AT = ", trained at σ = "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """All that the certificates of a journal depend on.

@@ -1,7 +1,7 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from macer.certification.authority import outputs_of, with_code
-from macer.certification.header import Header, Outputs, outputs_agree
+from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agree
 from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.errors import Mistake
@@ -20,7 +20,7 @@ from macer.models.normalisation import find_normalisation, named_normalisation
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
 from macer.runs.run import open_model
-from macer.runs.zoo import in_zoo, zoo_file
+from macer.runs.zoo import in_zoo, nearest_model, zoo_file
 from macer.system.user_code import names_a_function
 
 
@@ -102,6 +102,7 @@ def find_target(
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
     Args:
+        sigma: of the noise; a trained model's own if None.
         classes: the names of the data set's classes; empty if it does not tell.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
@@ -111,8 +112,8 @@ def find_target(
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
         target, card = known or trained_target(name, code=code)
-        _check_data(card, name, sigma, classes or class_names(card.classes, split))
-        return target
+        _check_data(card, name, classes or class_names(card.classes, split))
+        return target if sigma in (None, card.sigma) else _at_another_sigma(target, sigma)
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
     classes = classes or class_names(None, split)
@@ -148,7 +149,8 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
         raise Mistake(f"weights must be given to certify {name}; add --weights FILE")
     elif weights is None and not names_a_function(name):
         raise Mistake(
-            f"no run or model at {name}; name a run folder, a model file or package.module:function"
+            f"no run or model at {name}{nearest_model(name)}; name a run folder, a model file or "
+            "package.module:function"
         )
 
 
@@ -174,8 +176,14 @@ def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, Mo
     return target, card
 
 
-def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequence[str]) -> None:
-    """Refuse a data set of other classes than the model's, and another σ."""
+def _at_another_sigma(target: Target, sigma: float) -> Target:
+    """The target with noise that it was not trained for; its certificates say so."""
+    architecture = f"{target.architecture}{TRAINED_AT}{target.sigma:g}"
+    return replace(target, sigma=sigma, architecture=architecture)
+
+
+def _check_data(card: ModelCard, name: str, classes: Sequence[str]) -> None:
+    """Refuse a data set of other classes than the model's."""
     if len(classes) != len(card.classes):
         raise Mistake(
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
@@ -187,8 +195,6 @@ def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequen
                 f"class {i} must be {known}, as {name} was trained, the data set has {given}; "
                 "choose another --dataset"
             )
-    if sigma is not None and sigma != card.sigma:
-        raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
 
 
 def weights_digest(model: nn.Module) -> str:

@@ -1,6 +1,7 @@
 """The command `macer`: its commands, and how each ends."""
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
 from macer.cli.gate import gate
-from macer.cli.loss_flags import train_command
+from macer.cli.loss_flags import spread, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
 from macer.cli.printing import print_document, silenced
@@ -87,6 +88,7 @@ NOT_PASSED = Ending(1, "not passed", "", told=True)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
+    os.environ.pop("MPLBACKEND", None)  # a notebook's may not be installed; macer draws into files
     given = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in _options(given)
     if as_json:
@@ -114,6 +116,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
+        given = spread(given) if command == "train" else given
         with silenced(as_json and not helps):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)

@@ -14,6 +14,7 @@ from macer.cli.parameters import (
     Normalise,
     Size,
     SkipDamaged,
+    Threads,
     Weights,
     chosen_device,
 )
@@ -21,7 +22,7 @@ from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.names import TABLE
-from macer.runs.zoo import certificates_folder, in_zoo
+from macer.runs.zoo import certificates_folder, in_zoo, passed_over
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +75,7 @@ def verify(
     skip: Whole | None = None,
     data: CertifiedData = CertifiedData(),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
@@ -97,7 +99,7 @@ def verify(
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
         demanded = Selection(start or 0, stop, 1 if skip is None else skip)
@@ -158,6 +160,7 @@ def attack(
     seed: Whole = 0,
     data: CertifiedData = CertifiedData(),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Try to falsify a run's certificates by attacks from inside their balls.
 
@@ -183,7 +186,7 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
@@ -206,10 +209,13 @@ def _sources(
     from macer.data.file_lists import tell
     from macer.data.sets import Rules, load, sized
     from macer.runs.data_code import data_home
+    from macer.system.progress import note
 
     for flag in ("weights", "normalise"):
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
+    if line := passed_over(run):
+        note(line)
     contents = verification.read_certificates(certificates_folder(run))
     name = sized(data.dataset or contents.header.dataset, data.size)
     verification.check_data_set(contents, name)

@@ -18,13 +18,14 @@ from macer.cli.parameters import (
     Skip,
     Start,
     Stop,
+    Threads,
     Weights,
     chosen_device,
 )
 from macer.cli.printing import Result, print_line, print_report
 from macer.errors import Mistake, Stopped
 from macer.recipes import CertifyRecipe, Whole
-from macer.runs.names import HELD_OUT, JOURNAL
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
@@ -55,6 +56,7 @@ def certify(
     batch_size: Whole | None = None,
     seconds: float | None = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Certify a model's test images, or those it held out; continues where it stopped.
 
@@ -64,7 +66,7 @@ def certify(
         A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
         or with weights a network that macer knows, such as resnet110.
     sigma
-        Noise level; needed only for a function or a network by name.
+        Noise level; that of the training by default, needed for a function or a network by name.
     dataset
         Data set, or package.module:function; the one the model was trained on by default.
     held_out
@@ -100,12 +102,13 @@ def certify(
         target, sigma=sigma, split=split, classes=split.classes,
         weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
+    _check_place_of_sigma(model.sigma, known[1] if known else None, out)
     indices = images.among(
         len(split.images), first=first_held_out(target, split) if held_out else 0
     )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    processor = chosen_device(device)
+    processor = chosen_device(device, threads)
     with joined(processor) as ranks:
         certification = plan_certification(
             model, split, split.dataset, settings,
@@ -163,6 +166,15 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
 
 
+def _check_place_of_sigma(sigma: float, card: "ModelCard | None", out: Path | None) -> None:
+    """Keep certificates of another σ than the training's out of the run's own folder."""
+    if card is not None and sigma != card.sigma and (out is None or (out / MODEL).is_file()):
+        raise Mistake(
+            f"out must be a folder of its own for another sigma than the training's, {card.sigma}, "
+            f"got sigma {sigma}; add --out FOLDER"
+        )
+
+
 def _dataset_of(target: str, card: "ModelCard | None") -> str:
     from macer.data.split import ARRAYS
 
@@ -217,6 +229,7 @@ def predict(
     row_by_row: bool = False,
     code: Code = (),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Label image files with a certified radius, or abstain.
 
@@ -256,8 +269,8 @@ def predict(
     try:
         for prediction in predict_files(
             run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seconds=seconds,
-            seed=seed, precision=precision, row_by_row=row_by_row, device=chosen_device(device),
-            code=code,
+            seed=seed, precision=precision, row_by_row=row_by_row,
+            device=chosen_device(device, threads), code=code,
         ):  # fmt: skip
             print_line(*prediction.fields())
             predictions.append(prediction)

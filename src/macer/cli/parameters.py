@@ -83,19 +83,28 @@ Precision = Annotated[
     Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
 ]
 Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
+Threads = Annotated[
+    Whole | None,
+    Parameter(help="Threads of a CPU's arithmetic; by default as many as torch takes."),
+]
+MOST_THREADS = 1024
 Start = Annotated[Whole, Parameter(help="First image, by its number.")]
 Stop = Annotated[Whole | None, Parameter(help="Image to stop before; all by default.")]
 Skip = Annotated[Whole, Parameter(help="Certify only images whose number is a multiple of this.")]
 
 
-def chosen_device(name: str) -> "torch.device":
-    """The one place that chooses a device."""
+def chosen_device(name: str, threads: int | None = None) -> "torch.device":
+    """The one place that chooses a device, and the number of a CPU's threads if it is given."""
     import torch
 
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise Mistake(f"threads must be from 1 to {MOST_THREADS}, got {threads}")
     if name not in ("auto", "cpu", "cuda"):
         raise Mistake(f"device must be auto, cpu or cuda, got {name}")
     if name == "cuda" and not torch.cuda.is_available():
         raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
+    if threads is not None:
+        torch.set_num_threads(threads)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and started_by_torchrun():

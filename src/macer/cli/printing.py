@@ -10,12 +10,10 @@ from dataclasses import fields, is_dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from macer import __version__
+from macer.report.grid import Grid
 from macer.system.processes import is_first
 from macer.system.text import one_line
 
@@ -58,16 +56,8 @@ def print_text(text: str) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that cuts nothing off; names in its first column stay on one line."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    lines = [[Text(one_line(cell)) for cell in line] for line in (header, *rows)]
-    longest_name = max(line[0].cell_len for line in lines[1:])
-    for i, name in enumerate(lines[0]):
-        on_one_line: dict[str, Any] = {} if i else {"min_width": longest_name, "no_wrap": True}
-        table.add_column(name, overflow="fold", **on_one_line)
-    for line in lines[1:]:
-        table.add_row(*line)
-    _console().print(table)
+    """Print a table that cuts nothing off and splits no number; see `Grid`."""
+    _console().print(Grid(header, rows))
 
 
 def print_report(

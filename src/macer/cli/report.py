@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import Whole
-from macer.runs.zoo import certificates_folder
+from macer.runs.zoo import certificates_folder, passed_over
 
 if TYPE_CHECKING:
     from macer.report.logs import CertificateLog
@@ -30,6 +30,11 @@ def report(
     markdown: bool = False,
     html: Path | None = None,
     plot: Path | None = None,
+    title: str | None = None,
+    labels: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
+    envelope: bool = False,
 ) -> Result:
     """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
 
@@ -58,6 +63,13 @@ def report(
         Write a self-contained page.
     plot
         Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
+    title
+        First line above the plot; data set, σ and network by default, where the logs share them.
+    labels
+        Names of the plot's curves, one for each log.
+    envelope
+        Also draw the best certified accuracy at each radius over the logs, as one curve. No model
+        has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
@@ -71,7 +83,9 @@ def report(
     if plot:
         from macer.report.curves import plot as draw_curves
 
-        draw_curves(chosen, plot)
+        draw_curves(chosen, plot, title=title, labels=labels, with_envelope=envelope)
+    elif title is not None or labels or envelope:
+        raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html:
         _write_page(chosen, logs, html)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
@@ -89,6 +103,8 @@ def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
     from macer.report.markup import distinct
     from macer.system.progress import note
 
+    for line in filter(None, map(passed_over, paths)):
+        note(line)
     folders = [certificates_folder(path) for path in paths]
     logs = [read_log(folder) for folder in folders]
     names = distinct([log.name for log in logs], paths)
@@ -120,7 +136,7 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     Parameters
     ----------
     runs
-        Run folders, trained with --held-out, finished or not.
+        Run folders, trained with --held-out, finished or not; others are named and left out.
     csv
         Print CSV instead, of every look at the held-out images.
     plot
@@ -129,19 +145,24 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     from macer.report import history as histories
     from macer.report.figures import check_picture
     from macer.report.markup import distinct
+    from macer.system.progress import note
 
     if not runs:
         raise Mistake("runs must name at least one run folder, got none")
     if plot:
         check_picture(plot)
-    read = [histories.read_history(run) for run in runs]
-    names = distinct([history.name for history in read], runs)
+    looked = [run for run in runs if histories.has_looked(run)] or list(runs)
+    set_aside = [run for run in runs if run not in looked]
+    read = [histories.read_history(run) for run in looked]
+    names = distinct([history.name for history in read], looked)
     read = [replace(history, name=name) for history, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
-    notes = histories.notes(read)
+    notes = [*histories.notes(read), *map(histories.without_looks, set_aside)]
     if csv:
         print_text(histories.csv(read))
+        for line in map(histories.without_looks, set_aside):
+            note(line)
     else:
         print_table(histories.HEADER, histories.rows(read))
         for line in notes:

@@ -138,6 +138,9 @@ class DataSet:
             raise Mistake(f"{place} must hold labels below {len(self.classes)}, got {wrong}")
 
     def _missing(self, folder: Path, path: Path) -> Mistake:
+        others = [path.with_name(name) for name in ("val", "valid", "validation")]
+        if path.name == "test" and (found := [other for other in others if other.is_dir()]):
+            return Mistake(f"no folder {path}; rename {found[0]} to it, if it has the test images")
         remedy = (
             f"run `macer data --download {self.name} --data {folder}`"
             if self.name in SOURCES

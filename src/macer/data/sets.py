@@ -17,7 +17,7 @@ from macer.data.split import SPLITS, Split
 from macer.data.svhn import read_svhn
 from macer.errors import Mistake
 from macer.system.typed import require_type
-from macer.system.user_code import names_a_function
+from macer.system.user_code import names_a_function, nearest
 
 __all__ = ["DATASETS", "Location", "Rules", "Split", "classes_of", "data_folder", "load", "located"]
 
@@ -167,7 +167,8 @@ def _plain(name: str) -> str:
     plain = name.partition("@")[0] if isinstance(name, str) else ""
     if plain not in DATASETS:
         raise Mistake(
-            f"unknown data set {name!r}; choose from {', '.join(sorted(DATASETS))}, "
+            f"unknown data set {name!r}{nearest(str(name), DATASETS)}; choose from "
+            f"{', '.join(sorted(DATASETS))}, "
             "or name a function of your own as package.module:function"
         )
     return plain

@@ -49,6 +49,16 @@ class History:
     looks: tuple[Look, ...]
 
 
+def has_looked(folder: Path) -> bool:
+    """Whether a run has looked at held-out images."""
+    return any("validation_radius" in line for line in Run(folder).read_metrics())
+
+
+def without_looks(folder: Path) -> str:
+    """What to know of a run that is left out."""
+    return f"{folder}: left out, since it has looked at no held-out images; train with --held-out N"
+
+
 def read_history(folder: Path) -> History:
     """The history of a run, finished or not."""
     run = Run(folder)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from macer.certification.header import TRAINED_AT
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
@@ -59,7 +60,9 @@ class CertificateLog:
     at: float | None = None  # the one radius that its certificates are of; None: largest radii
     classes: int | None = None
     class_names: tuple[str, ...] = ()
-    subject: tuple[str, str] | None = None  # data set and network
+    dataset: str | None = None
+    network: str | None = None
+    trained_at: str | None = None  # the σ of the training, if it was another
 
 
 def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
@@ -102,7 +105,9 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
         at=at,
         classes=rows[0].get("counts"),
         class_names=class_names(path, contents),
-        subject=(contents.header.dataset, contents.header.model) if contents else None,
+        dataset=contents.header.dataset if contents else None,
+        network=contents.header.model.partition(",")[0] if contents else None,
+        trained_at=(contents.header.model.partition(TRAINED_AT)[2] or None) if contents else None,
     )
 
 

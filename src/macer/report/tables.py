@@ -87,7 +87,8 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    notes = (*_notes(rows), *_limits(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    of_logs = filter(None, [*map(_trained_note, logs), *map(_given_up_note, logs)])
+    notes = (*_notes(rows), *_limits(rows), *of_logs, *obstacles)
     return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
@@ -163,13 +164,16 @@ def terminal(table: ScoreTable, *, intervals: bool = False) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
+    from macer.report.grid import Grid
+
     header, rows = cells(table, intervals=intervals)
     last = 2 + len(table.radii)
     accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
     others = [[*line[:2], *line[last:]] for line in [header, *rows]]
     notes = [Text(f" {one_line(note)}", style="dim") for note in _below(table, intervals)]
     title = "Certified accuracy at ℓ₂ radius"
-    return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
+    scores = Grid(others[0], others[1:], title="Average certified radius")
+    return Group(scores, Grid(accuracies[0], accuracies[1:], title=title), *notes)
 
 
 def images_text(count: int, which: str, asked: int | None) -> str:
@@ -340,6 +344,12 @@ def _errors_note(rows: Sequence[ScoreRow]) -> str:
     return f"α is per image: over m images at most αm false certificates are expected ({figures})."
 
 
+def _trained_note(log: CertificateLog) -> str:
+    if log.trained_at is None:
+        return ""
+    return f"{log.name} was trained at σ = {log.trained_at} and certified at σ = {log.sigma:g}."
+
+
 def _given_up_note(log: CertificateLog) -> str:
     lost = [
         class_text(c.label, log.class_names, f"{c.correct} of {c.images:,} correct")
@@ -349,17 +359,3 @@ def _given_up_note(log: CertificateLog) -> str:
         return ""
     kind = "class" if len(lost) == 1 else "classes"
     return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."
-
-
-def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
-    from rich import box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    lines = [[one_line(cell) for cell in line] for line in lines]
-    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(lines[0]):
-        grid.add_column(Text(name), justify="right" if i else "left", overflow="fold")
-    for line in lines[1:]:
-        grid.add_row(*(Text(cell) for cell in line))
-    return grid

@@ -5,6 +5,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -19,17 +20,11 @@ from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.recipes.older import from_flat, is_flat
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
-from macer.runs.names import CHECKPOINTS, MANIFEST, METRICS, MODEL
+from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key, owners_folders
-from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
+from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
 from macer.system.commit import commit
-from macer.system.files import (
-    locked,
-    read_file,
-    read_text,
-    sync_folder,
-    write_atomically,
-)
+from macer.system.files import locked, read_file, read_text, sync_folder, write_atomically
 from macer.system.user_code import OwnModule, check_admitted, module_of, names_a_function
 
 Metrics = dict[str, Any]
@@ -164,12 +159,12 @@ def open_run(
     run = Run(folder)
     if code:
         ensure_key()  # what cannot be sealed at the end is refused at the beginning
-    if run.manifest.exists():
+    if run.manifest.exists() and (resume or not _untrained(run)):
         if not resume:
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
-        _check_same(run, recipe, inputs, complete)
+        check_same(run, recipe, inputs, complete)
     else:
         recorded: dict[str, Any] = {"code": {"modules": code}} if code else {}
         recorded |= {"init": init} if init else {}
@@ -188,7 +183,7 @@ def new_run(folder: Path, record: dict[str, Any]) -> Run:
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if run.manifest.exists():  # perhaps since a moment ago
+        if run.manifest.exists() and not _untrained(run):  # perhaps since a moment ago
             raise Mistake(f"{folder} holds a run already; choose another --out")
         run.write_manifest({"macer": __version__, **record, **_made_with()})
     return run
@@ -214,12 +209,21 @@ def _is_new(folder: Path) -> bool:
     )
 
 
-def _check_same(
+def _untrained(run: Run) -> bool:
+    """Whether a run's training has left nothing that could go on: it failed at its first steps."""
+    made = [run.model, run.metrics, run.folder / JOURNAL, *run.checkpoints.glob("*.safetensors")]
+    with suppress(Mistake):
+        return not any(map(Path.exists, made)) and run.read_manifest().get("status") == "training"
+    return False
+
+
+def check_same(
     run: Run,
     recipe: TrainRecipe,
     inputs: dict[str, Any],
     complete: Callable[[TrainRecipe], TrainRecipe],
 ) -> None:
+    """Refuse to go on with a run that was begun with another recipe, other data or models."""
     manifest, folder = run.read_manifest(), run.folder
     if manifest["recipe"] is None:
         raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
@@ -276,7 +280,8 @@ def model_file(target: Path | str) -> Path:
         return zoo_file(target)
     path = Path(target)
     if not path.exists():
-        raise Mistake(f"no run or model at {path}; name a run folder or a model file")
+        guess = nearest_model(path)
+        raise Mistake(f"no run or model at {path}{guess}; name a run folder or a model file")
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
         raise Mistake(f"no model in {path}: expected {file}")

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from macer.system.processes import is_first
@@ -45,6 +46,14 @@ class Advance:
     def seconds(self) -> float:
         """Seconds since the beginning."""
         return max(time.monotonic() - self.started, 1e-9)
+
+    def times(self) -> str:
+        """How long it has run and, by the pace until now, how long it will run still."""
+        gone = f"{duration(self.seconds())} gone"
+        pace = (self.done - self.done_before) / self.seconds()
+        if self.done >= self.total or not pace:
+            return gone
+        return f"{gone}, {duration((self.total - self.done) / pace)} left"
 
     def show(self) -> None:
         """Show the progress."""
@@ -100,12 +109,17 @@ def _terminal_bar(transient: bool) -> Progress:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        _Times(Column(no_wrap=True)),
         console=console,
         transient=transient,
     )
+
+
+class _Times(ProgressColumn):
+    """The times of a bar, which go on between two pieces of work."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["times"]())
 
 
 class _Bar(Advance):
@@ -114,7 +128,7 @@ class _Bar(Advance):
     def __init__(self, progress: Progress, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
         self.progress = progress
-        self.task = progress.add_task(title, total=total, completed=done, rate="")
+        self.task = progress.add_task(title, total=total, completed=done, rate="", times=self.times)
 
     def show(self) -> None:
         self.progress.update(self.task, completed=self.done, rate=self.speed())
@@ -138,10 +152,18 @@ class _Lines(Advance):
             self._print()
 
     def _print(self) -> None:
-        pace = (self.done - self.done_before) / self.seconds()
-        left = (self.total - self.done) / pace if pace else float("inf")
         share = self.done / self.total if self.total else 1.0
-        note(f"{self.title}: {share:.0%}, {self.speed()}, {left:.0f} s left")
+        note(f"{self.title}: {share:.0%}, {self.speed()}, {self.times()}")
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units: 42 s, 3 min 12 s, 1 h 04 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
 def note(text: str) -> None:

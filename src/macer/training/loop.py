@@ -22,7 +22,7 @@ from macer.models.normalisation import Normalisation, named_normalisation
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, open_run, save_model
+from macer.runs.run import Metrics, Run, check_same, open_run, save_model
 from macer.runs.seals import sealed
 from macer.smoothing.streams import Purpose, stream
 from macer.system.files import locked, remove_leftovers
@@ -120,6 +120,8 @@ def train(
                 complete=completed,
             )  # fmt: skip
             stack.enter_context(locked(run.folder))  # only then is no other process writing
+            inputs = {"data_sha256": data_sha256, "models_sha256": models}
+            check_same(run, recipe, inputs, completed)  # one might have written a moment ago
             remove_leftovers(run.folder)
             remove_leftovers(run.checkpoints)
             write_file_lists(split, run.folder, "train")
