@@ -4,7 +4,7 @@ import errno
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
@@ -17,12 +17,14 @@ from macer.cli.compare import compare, demo
 from macer.cli.loss_flags import train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
+from macer.cli.plan import plan
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
 from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
+from macer.system.progress import first_sign
 from macer.system.text import one_line
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a write that fails so names no file
@@ -45,6 +47,7 @@ def command_line(training: App | None = None) -> App:
         suppress_keyboard_interrupt=False,  # cyclopts would end without a message
     )
     app.command(demo)
+    app.command(plan)
     app.command(training or train)
     app.command(certify)
     app.command(verify)
@@ -104,7 +107,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
-        with silenced(as_json and not helps):
+        with silenced(as_json and not helps), _a_first_sign(None if helps else command):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)
         if as_json and not helps:
@@ -114,6 +117,21 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     except (Exception, KeyboardInterrupt, Stopped) as error:
         return _ending(error, command)
     return None
+
+
+# What commands do first, which may take seconds in which nothing moves.
+FIRST = {
+    "certify": "reading the model and the images",
+    "predict": "reading the model",
+    "verify": "reading the certificates, the model and the images",
+    "attack": "reading the certificates, the model and the images",
+    "train": "reading the images",
+    "plan": "building the network",
+}
+
+
+def _a_first_sign(command: str | None) -> AbstractContextManager[None]:
+    return first_sign(FIRST[command]) if command in FIRST else nullcontext()
 
 
 def _ending(error: BaseException, command: str | None) -> Ending:

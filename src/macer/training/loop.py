@@ -149,6 +149,24 @@ def _trainer(
     return Trainer(recipe, card.build(), training, device, teacher=teacher, ranks=ranks)
 
 
+def first_trainer(
+    recipe: TrainRecipe,
+    split: Split,
+    classes: Sequence[str],
+    *,
+    device: torch.device,
+    code: Collection[str] = (),
+) -> Trainer:
+    """The trainer as `train` begins with it, of a recipe with all settings; nothing is written."""
+    _check_images(split, recipe)
+    training, _ = hold_out(split, recipe)
+    training = without_hidden_labels(training, recipe)
+    check_memory(recipe, split.images.shape[1:], device)
+    card = _card(recipe, training, tuple(classes))
+    teachers = load_teachers(recipe, card, device, code=code)
+    return _trainer(recipe, card, training, teachers, device, SINGLE)
+
+
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
     """Label the images that have no labels, if the recipe names a model to do so."""
     if first := teachers.get("pseudo"):
