@@ -105,6 +105,12 @@ MUTANTS = {
         "seconds = asked.seconds",
         "cli/test_plan.py",
     ),
+    "no line until something is done": Mutant(
+        "system/progress.py",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            self.show()",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            pass",
+        "system/test_progress.py",
+    ),
     "two-sided bound": Mutant(
         "smoothing/bounds.py",
         "betaincinv(*shape, alpha)",

@@ -125,7 +125,6 @@ FIRST = {
     "predict": "reading the model",
     "verify": "reading the certificates, the model and the images",
     "attack": "reading the certificates, the model and the images",
-    "train": "reading the images",
     "plan": "building the network",
 }
 
