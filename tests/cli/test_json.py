@@ -42,6 +42,8 @@ TRAIN += ["--held-out", "3"]
 CERTIFY = ["--n0", "10", "--n", "50", "--data", "pictures", *CPU]
 CALLS: list[tuple[str, ...]] = [
     ("demo", "--out", "demo", *CPU),
+    ("plan", "run", "--radius", "0.1", "0.2", "--price", "2.5", *CPU),
+    ("plan", "--train", "demo-gaussian", "--n", "42", "--radius", "0.5", "--images", "2", *CPU),
     ("train", "demo-gaussian", "--out", "new", *TRAIN),
     ("certify", "run", *CERTIFY),
     ("certify", "run", *CERTIFY, "--radius", "0.1", "--out", "at"),
@@ -120,6 +122,8 @@ def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
     monkeypatch.setattr(zoo, "FOLDER", desk / "package")
     monkeypatch.setattr(rates, "ROUNDS", 1)
+    monkeypatch.setattr(rates, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(rates, "SHORT", 0.0)
     logs = (log_of([0, 0], [0.5, 0.25], name="a"), log_of([0, 1], [1.0, 0.5], name="b"))
     made = demo.Made(logs, Path("curves.png"), Path("report.html"))
     monkeypatch.setattr(demo, "run_demo", lambda *_: made)

@@ -12,7 +12,7 @@ WHOLE = "must be a whole number, got"
 NO_MODULE = "Invalid value for --code: must be the name of a module, such as mynets, got my-nets\n"
 MISTAKES = [
     ("certfy run", 'Unknown command "certfy". Did you mean "certify"?'),
-    ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
+    ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, plan, train, certify, '),
     # train
     ("train", "train must have a recipe, got none; `macer recipes` lists them\n"),
     ("train demo --threads 0", "threads must be from 1 to 1024, got 0\n"),
@@ -200,6 +200,48 @@ MISTAKES = [
     ),
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
+    # plan
+    ("plan", "target must be given without train; name a run or a network\n"),
+    ("plan runn", "sigma must be given to plan for runn; add --sigma\n"),
+    ("plan lenet --sigma 1", "dataset must be given to plan for lenet; add --dataset NAME, or "),
+    ("plan lenett --sigma 1 --dataset mnist-sample", "unknown model 'lenett', did you mean "),
+    ("plan lenet --sigma 0 --dataset mnist-sample", "sigma must be > 0, got 0.0\n"),
+    ("plan lenet --sigma 1 --dataset cifar", "unknown data set 'cifar', did you mean "),
+    ("plan lenet --sigma 1 --dataset folder --data nowhere", "no images in nowhere: expected "),
+    ("plan lenet --sigma 1 --shape 1x28 --classes 10", "shape must be channels, height and width"),
+    ("plan lenet --sigma 1 --shape 1x28x28 --classes 0", "classes must be at least 1, got 0\n"),
+    ("plan lenet --sigma 1 --shape 1x28x28", "dataset must be given to plan for lenet; add "),
+    (
+        "plan lenet --sigma 1 --shape 1x28x28 --classes 10 --dataset mnist-sample",
+        "dataset must be left out for a shape and classes, which has its own, got mnist-sample\n",
+    ),
+    ("plan lenet --sigma 1 --shape 1x9x9 --classes 10", "model 'lenet' does not take 1×9×9 images"),
+    ("plan run --sigma 0.25", "sigma must be 0.5, that of run, got 0.25\n"),
+    ("plan run --dataset mnist", "dataset must be left out for run, which has its own, got mnist"),
+    ("plan run --shape 1x28x28", "shape must be left out for run, which has its own, got 1x28x28"),
+    (
+        "plan run --radius 2",
+        "radius must be at most 1.9057, which 100,000 votes for one class certify at sigma 0.5 and "
+        "alpha 0.001, got 2; raise n to 218,105 or sigma to 0.5248\n",
+    ),
+    ("plan run --radius 0.5 --n 39", "radius must be at most 0.4924, which 39 votes for one class"),
+    ("plan run --radius 9", "radius must be at most 1.9057, which 100,000 votes for one class "),
+    ("plan run --radius 0", "radius must be a number > 0, got 0\n"),
+    ("plan run --radius nan", "radius must be a number > 0, got nan\n"),
+    ("plan run --images 0", "images must be at least 1, got 0\n"),
+    ("plan run --n0 0", "n0 must be at least 1, got 0\n"),
+    ("plan run --n 9", "n must be at least 10 to certify anything at alpha 0.001 with the "),
+    ("plan run --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("plan run --bound exact", 'Invalid value "exact" for --bound. Choose from: '),
+    ("plan run --train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
+    ("plan run --price -1", "price must be at least 0, got -1\n"),
+    ("plan run --price nan", "price must be at least 0, got nan\n"),
+    ("plan run --exact yes", "Unused Tokens: ['yes']."),
+    ("plan run --row-by-row yes", "Unused Tokens: ['yes']."),
+    ("plan run --precision half", 'Invalid value "half" for --precision. Choose from: '),
+    ("plan run --batch-size 0", "batch_size must be at least 1, got 0\n"),
+    ("plan run --code my-nets", NO_MODULE),
+    ("plan run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # certify
     ("certify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("certify run --code my-nets", NO_MODULE),
@@ -743,7 +785,8 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK", "NAME"}
+        flags -= {"RUN", "RUNS", "TARGET", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
+        flags -= {"NAME"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

@@ -15,6 +15,102 @@ import sys
 from mutation import Mutant, main
 
 MUTANTS = {
+    "a plan's largest radius for the other half of the level": Mutant(
+        "certification/reach.py",
+        "p_a = bound_named(bound).largest(n, alpha)",
+        "p_a = bound_named(bound).largest(n, alpha / 2)",
+        "certification/test_reach.py",
+    ),
+    "a plan's least n one too many": Mutant(
+        "certification/reach.py",
+        "    n = 1 + bisect.bisect_left(",
+        "    n = 2 + bisect.bisect_left(",
+        "certification/test_reach.py",
+    ),
+    "a plan's sigma rounded down": Mutant(
+        "certification/reach.py",
+        "steps = math.ceil(sigma / digit)\n    while largest_radius(",
+        "steps = math.floor(sigma / digit)\n    while False and largest_radius(",
+        "certification/test_reach.py",
+    ),
+    "a plan that refuses nothing": Mutant(
+        "certification/reach.py",
+        "if largest >= radius:",
+        "if largest > 0:",
+        "certification/test_reach.py",
+    ),
+    "early stopping that counts decided images on": Mutant(
+        "certification/reach.py",
+        "np.where(verdict == Verdict.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]",
+        "still_open[kept[0] :]",
+        "certification/test_reach.py",
+    ),
+    "early stopping that forgets votes": Mutant(
+        "certification/reach.py",
+        "first, before = first + int(kept[0]), size",
+        "first, before = int(kept[0]), size",
+        "certification/test_reach.py",
+    ),
+    "a plan without the padding of a chunk": Mutant(
+        "certification/budget.py",
+        "float(images * -(-num // CHUNK)), self.task",
+        "images * num / CHUNK, self.task",
+        "certification/test_budget.py",
+    ),
+    "a plan whose threads are never idle": Mutant(
+        "certification/budget.py",
+        "longest = float(math.ceil(full / self.threads) * self.task)",
+        "longest = full / self.threads * self.task",
+        "certification/test_budget.py",
+    ),
+    "a plan without the selection": Mutant(
+        "certification/budget.py",
+        "return selection + estimation",
+        "return estimation",
+        "certification/test_budget.py",
+    ),
+    "a plan without the preparation": Mutant(
+        "certification/budget.py",
+        "seconds = self.pace.preparation + sampling\n        radius = ",
+        "seconds = sampling\n        radius = ",
+        "certification/test_budget.py",
+    ),
+    "a price per minute": Mutant(
+        "certification/budget.py",
+        "seconds / 3600 * price",
+        "seconds / 60 * price",
+        "certification/test_budget.py",
+    ),
+    "a pace that counts the trial as samples": Mutant(
+        "certification/pace.py",
+        "    preparation = clock() - started\n",
+        "    preparation = 0.0\n",
+        "certification/test_pace.py",
+    ),
+    "a rate of rounds that warm up": Mutant(
+        "system/rates.py",
+        "if taken < SHORT and not rates:",
+        "if False:",
+        "system/test_rates.py",
+    ),
+    "a training timed at its beginning": Mutant(
+        "training/speed.py",
+        "trainer.step = trainer.recipe.epochs // 2 * trainer.steps_per_epoch",
+        "trainer.step = 0",
+        "certification/test_pace.py",
+    ),
+    "a plan that leaves out the training": Mutant(
+        "cli/plan.py",
+        "seconds = asked.seconds + (training.seconds if training else 0.0)",
+        "seconds = asked.seconds",
+        "cli/test_plan.py",
+    ),
+    "no line until something is done": Mutant(
+        "system/progress.py",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            self.show()",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            pass",
+        "system/test_progress.py",
+    ),
     "two-sided bound": Mutant(
         "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
@@ -161,8 +257,8 @@ MUTANTS = {
     ),
     "one image in one thread": Mutant(
         "smoothing/sampling.py",
-        "min(CHUNKS_PER_TASK, -(-total // len(networks)))",
-        "CHUNKS_PER_TASK",
+        "min(self.task, max(-(-total // len(networks)), 1))",
+        "self.task",
         "smoothing/test_threads.py",
     ),
     "every bound soft but one": Mutant(
@@ -323,8 +419,8 @@ MUTANTS = {
     ),
     "a folder without certificates hides those of the zoo": Mutant(
         "runs/zoo.py",
-        "not (own / JOURNAL).exists()",
-        "not own.exists()",
+        "shipped.is_dir() and not _certified(own) else own",
+        "shipped.is_dir() and not own.exists() else own",
         "runs/test_zoo.py",
     ),
     "too few samples for a bound": Mutant(

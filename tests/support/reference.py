@@ -9,7 +9,7 @@ import math
 import mpmath
 import numpy as np
 from scipy.stats import beta as beta_distribution
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest, norm
 
 
 def softmax(u, inverse_temperature):
@@ -252,3 +252,28 @@ def sun_weight(p, n):
     """Φ⁻¹ of the one-sided Clopper–Pearson bound at α = 0.1 of clip(p, ¾, 1).     [Sun+24, code]"""
     count = int(min(max(p, 0.75), 1.0) * n)
     return norm.ppf(beta_distribution.ppf(0.1, count, n - count + 1))
+
+
+def largest_radius(n, *, sigma, alpha):
+    """σΦ⁻¹(p̲_A) where all n samples vote for one class: p̲_Aⁿ = α.               [Cohen+19]"""
+    return sigma * norm.ppf(alpha ** (1 / n))
+
+
+def sequential_samples(p_a, *, looks, verdict):
+    """(E samples, P(robust)) of a sequential test, by the whole distribution of the votes.
+
+    looks: sample sizes; verdict(votes, n): "open", "robust" or "given up".
+    """
+    still_open, before, expected, robust = {0: 1.0}, 0, 0.0, 0.0
+    for n in looks:
+        step = n - before
+        expected += step * sum(still_open.values())
+        chances = binom.pmf(range(step + 1), step, p_a)
+        after = {}
+        for votes, chance in still_open.items():
+            for more in range(step + 1):
+                after[votes + more] = after.get(votes + more, 0.0) + chance * chances[more]
+        robust += sum(chance for k, chance in after.items() if verdict(k, n) == "robust")
+        still_open = {k: chance for k, chance in after.items() if verdict(k, n) == "open"}
+        before = n
+    return expected, robust

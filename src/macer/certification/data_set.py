@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from macer import __version__
 from macer.certification.anytime import ANYTIME, check_seconds, sample_anytime
+from macer.certification.budget import DECIDED_EARLY, block_size
 from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
@@ -63,7 +64,7 @@ class Certification:
     def usual_samples(self) -> int:
         """Samples that most images need: a fixed radius is usually decided early."""
         header = self.headers[0]
-        return header.n0 + (header.n if header.radius is None else min(header.n, 1000))
+        return header.n0 + (header.n if header.radius is None else min(header.n, DECIDED_EARLY))
 
 
 def plan_certification(
@@ -141,12 +142,14 @@ def certify_data_set(
             tell(certification.split)
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
+        size = block_size(header.rows, certification.usual_samples)
+        size = size if certification.seconds is None else 1  # each image has its own time
+        with sigterm_raises():
+            _try_network(certification, todo[:size])
         with (
             sigterm_raises(),
-            bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
+            bar(_title(folder, len(todo)), len(todo) * most, "samples") as advance,
         ):
-            size = 50 * max(header.rows, CHUNK) // certification.usual_samples
-            size = size if certification.seconds is None else 1  # each image has its own time
             for block in blocks_of(todo, size):
                 for journal, records in zip(
                     journals, _certified_block(certification, block, advance), strict=True
@@ -155,6 +158,26 @@ def certify_data_set(
                 finished += len(block)
                 advance.reach(finished * most)
     return journals[0].contents
+
+
+def _title(folder: Path, images: int) -> str:
+    return f"certifying {folder.name}, {images} image{'s' if images != 1 else ''}"
+
+
+def _try_network(certification: Certification, block: Sequence[int]) -> None:
+    """Try the network before the first block, visibly: a large one takes long.
+
+    The speed and the time left are then those of the certification alone.
+    """
+    model, header = certification.model, certification.headers[0]
+    if not block:
+        return
+    images = torch.from_numpy(np.asarray(certification.split.images[block])).to(model.device)
+    sampler = Sampler(
+        model=model.network, images=as_images(images, exact=header.exact), sigma=header.sigma,
+        seed=header.seed, batch_size=header.rows, row_by_row=header.row_by_row,
+    )  # fmt: skip
+    sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
 
 
 @contextmanager

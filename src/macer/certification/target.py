@@ -17,10 +17,12 @@ from macer.models.build import build_model
 from macer.models.inference import for_inference
 from macer.models.networks import MODELS, Normalize
 from macer.models.normalisation import find_normalisation, named_normalisation
+from macer.models.probe import CALLS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
 from macer.runs.run import open_model
 from macer.runs.zoo import in_zoo, nearest_model, zoo_file
+from macer.system.progress import bar
 from macer.system.user_code import names_a_function
 
 
@@ -51,20 +53,24 @@ class PreparedModel:
     @cached_property
     def outputs(self) -> Outputs:
         """What it computes on the probe images, which certificates bind."""
-        return outputs_of(
-            self.network,
-            shape=self.target.shape,
-            sigma=self.target.sigma,
-            device=self.device,
-            row_by_row=self.row_by_row,
-        )
+        with bar("running the network once", 1, "calls", transient=True):
+            return outputs_of(
+                self.network,
+                shape=self.target.shape,
+                sigma=self.target.sigma,
+                device=self.device,
+                row_by_row=self.row_by_row,
+            )
 
 
 def prepare(
     target: Target, *, precision: str, row_by_row: bool, device: torch.device
 ) -> PreparedModel:
     """The target as certification runs it; a command does this once."""
-    network = for_inference(target.model, shape=target.shape, precision=precision, device=device)
+    with bar("preparing the network", CALLS - 1, "calls", transient=True) as advance:
+        network = for_inference(
+            target.model, shape=target.shape, precision=precision, device=device, progress=advance
+        )
     return PreparedModel(target, network, precision, row_by_row, device)
 
 
@@ -131,6 +137,14 @@ def find_target(
     # The hash of a file does not tell what stands before its network: the architecture does.
     architecture = f"{code}, {normalisation}"
     return Target(model, name, architecture, sigma, shape, len(classes), file.sha256)
+
+
+def untrained_target(
+    name: str, *, sigma: float, shape: tuple[int, int, int], num_classes: int
+) -> Target:
+    """A network by its name or package.module:function, with the weights that it begins with."""
+    model = build_model(name, num_classes=num_classes, shape=shape)
+    return Target(model, name, with_code(name), sigma, shape, num_classes, weights_digest(model))
 
 
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
@@ -19,6 +19,7 @@ from macer.cli.gate import gate
 from macer.cli.loss_flags import spread, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
+from macer.cli.plan import plan
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
 from macer.cli.rescore import rescore
@@ -26,6 +27,7 @@ from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
+from macer.system.progress import first_sign
 from macer.system.text import one_line
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a write that fails so names no file
@@ -48,6 +50,7 @@ def command_line(training: App | None = None) -> App:
         suppress_keyboard_interrupt=False,  # cyclopts would end without a message
     )
     app.command(demo)
+    app.command(plan)
     app.command(training or train)
     app.command(certify)
     app.command(verify)
@@ -117,7 +120,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     try:
         _check_processes(given)
         given = spread(given) if command == "train" else given
-        with silenced(as_json and not helps):
+        with silenced(as_json and not helps), _a_first_sign(None if helps else command):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)
         if as_json and not helps:
@@ -127,6 +130,20 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     except (Exception, KeyboardInterrupt, Stopped) as error:
         return _ending(error, command)
     return None if helps or result.get("passed", True) else NOT_PASSED
+
+
+# What commands do first, which may take seconds in which nothing moves.
+FIRST = {
+    "certify": "reading the model and the images",
+    "predict": "reading the model",
+    "verify": "reading the certificates, the model and the images",
+    "attack": "reading the certificates, the model and the images",
+    "plan": "building the network",
+}
+
+
+def _a_first_sign(command: str | None) -> AbstractContextManager[None]:
+    return first_sign(FIRST[command]) if command in FIRST else nullcontext()
 
 
 def _ending(error: BaseException, command: str | None) -> Ending:

@@ -1,5 +1,7 @@
 """Refuse models that are no classifiers, or whose logits for the same image differ."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -46,15 +48,22 @@ def check_model(model: object) -> None:
         )
 
 
-def check_calls(model: nn.Module, images: Tensor) -> None:
+def check_calls(
+    model: nn.Module, images: Tensor, progress: Callable[[int], None] | None = None
+) -> None:
     """Compare the logits of several calls with the same images, bit for bit.
 
     A random network must not be traced, since a trace would repeat the random choices of its call.
+
+    Args:
+        progress: called with 1 after each of CALLS calls.
     """
     with torch.inference_mode():
         first = _logits(model, images)
         for _ in range(CALLS - 1):
             require_equal(first, _logits(model, images), alone=False)
+            if progress:
+                progress(1)
 
 
 def require_equal(a: Tensor, b: Tensor, *, alone: bool, rounding: float = 0.0) -> None:

@@ -22,7 +22,13 @@ _passed: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], int]] = WeakKeyDi
 
 
 def check_rows(
-    model: nn.Module, images: Tensor, *, rows: int, sigma: float, dtype: torch.dtype
+    model: nn.Module,
+    images: Tensor,
+    *,
+    rows: int,
+    sigma: float,
+    dtype: torch.dtype,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
     """Refuse a network if an image's logits depend on other rows, on its row or on the call.
 
@@ -53,21 +59,38 @@ def check_rows(
         images: uint8 for exact noise, else float32; see `NoisyCopies`.
         rows: the rows that the network sees at once; 1 for row by row.
         dtype: the type of what the network sees.
+        progress: called with 1 after each of `trials(rows)` batches.
     """
     setting = (tuple(images.shape[1:]), images.dtype, images.device, rows, sigma, dtype)
     passed = _passed.setdefault(model, {})
     if setting in passed:
         return passed[setting]
-    several = rows * -(-FEW // rows)
+    several = _tried_rows(rows)
     first = _noisy(images, several, sigma, dtype, seed=0)
     second = _noisy(_negatives(images), several, sigma, dtype, seed=1)
 
     def network(batch: Tensor) -> Tensor:
-        return in_parts(model, channels_first(batch), rows)
+        logits = in_parts(model, channels_first(batch), rows)
+        if progress:
+            progress(1)
+        return logits
 
     with torch.inference_mode():
         passed[setting] = _check_exchanges(network, first, second, alone=rows == 1)
     return passed[setting]
+
+
+def trials(rows: int) -> int:
+    """The number of batches that `check_rows` shows a network of so many rows."""
+    return _bits(_tried_rows(rows)) + 4  # the two batches; mixed; in another order; the first again
+
+
+def _tried_rows(rows: int) -> int:
+    return rows * -(-FEW // rows)
+
+
+def _bits(rows: int) -> int:
+    return max(EXCHANGES, (rows - 1).bit_length())
 
 
 def _negatives(images: Tensor) -> Tensor:
@@ -102,7 +125,7 @@ def _check_exchanges(
     """Compare the logits of exchanged rows; return the number of classes."""
     random = torch.Generator().manual_seed(0)
     rows = len(first)
-    bits = max(EXCHANGES, (rows - 1).bit_length())
+    bits = _bits(rows)
     numbers = torch.randperm(2**bits, generator=random)[:rows].to(first.device)
     order = torch.randperm(rows, generator=random).to(first.device)
     a, b = network(first), network(second)

@@ -6,7 +6,7 @@ This module samples; it concludes nothing. `certification` turns its tallies int
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -21,7 +21,7 @@ from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
-from macer.smoothing.rows import check_rows
+from macer.smoothing.rows import check_rows, trials
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.smoothing.threads import in_threads, networks_for_threads
@@ -79,6 +79,28 @@ class Sampler:
         """Whether the noise is exact."""
         return self.images.dtype == torch.uint8
 
+    def try_network(self, show: Callable[[int], AbstractContextManager[Progress]]) -> None:
+        """Try the network now, as the first draw would; show(batches) shows the progress."""
+        rows = self._rows()
+        with evaluating(self.model), _within_memory(rows), show(trials(rows)) as progress:
+            check_rows(
+                self.model, self.images, rows=rows, sigma=self.sigma,
+                dtype=network_dtype(self.model), progress=progress,
+            )  # fmt: skip
+
+    @property
+    def task(self) -> int:
+        """The chunks that a thread, or an accelerator, takes at once."""
+        rows = self._rows()
+        if self.images.device.type != "cpu":
+            return max(rows, CHUNK) // CHUNK
+        return CHUNKS_PER_TASK if rows == CHUNK else 1
+
+    def _rows(self) -> int:
+        return network_rows(
+            self.images.device, self.batch_size, self.images.shape[1:], row_by_row=self.row_by_row
+        )
+
     def draw(
         self, num: int, purpose: Purpose, *, only: Tensor | None = None, after: int = 0
     ) -> Tally:
@@ -94,9 +116,7 @@ class Sampler:
             only: the images to sample, a mask; the others get zeros.
             after: the samples of these images drawn before, in whole chunks; the next ones follow.
         """
-        rows = network_rows(
-            self.images.device, self.batch_size, self.images.shape[1:], row_by_row=self.row_by_row
-        )
+        rows = self._rows()
         copies = self._copies(purpose, rows)
         chosen = np.arange(len(self.images)) if only is None else np.flatnonzero(only.numpy())
         with evaluating(self.model), _within_memory(rows):
@@ -146,9 +166,8 @@ class Sampler:
             return (sample(self.model, task) for task in tasks)
         total = len(chosen) * -(-num // CHUNK)
         networks = networks_for_threads(self.model, total)
-        size = min(CHUNKS_PER_TASK, -(-total // len(networks))) if rows == CHUNK else 1
-        tasks = _tasks(chosen, num, first, max(size, 1))
-        return in_threads(sample, tasks, networks, ended=ended)
+        size = min(self.task, max(-(-total // len(networks)), 1))
+        return in_threads(sample, _tasks(chosen, num, first, size), networks, ended=ended)
 
     @torch.inference_mode()
     def _sample(

@@ -65,12 +65,21 @@ def threshold(radius: float, sigma: float) -> float:
         return p0 if p0 > exact or radius == 0 else math.nextafter(p0, 1.0)
 
 
+def reaches(radius: float, *, sigma: float, alpha: float, n_max: int) -> bool:
+    """Whether a radius could be certified if all n_max samples voted for one class."""
+    p_a = float(_most_certain(alpha, n_max))
+    return threshold(radius, sigma) < p_a
+
+
+def _most_certain(alpha: float, n_max: int) -> Floats:
+    return clopper_pearson_lower(n_max, n_max, alpha * (1 - _SHARE))
+
+
 def check_radius(radius: float, *, sigma: float, alpha: float, n_max: int) -> None:
     """Refuse a radius that could not be certified even if all n_max samples voted for it."""
-    p_a = clopper_pearson_lower(n_max, n_max, alpha * (1 - _SHARE))
-    if threshold(radius, sigma) < p_a:
+    if reaches(radius, sigma=sigma, alpha=alpha, n_max=n_max):
         return
-    largest = float(radius_lower(np.atleast_1d(p_a), sigma)[0])
+    largest = float(radius_lower(np.atleast_1d(_most_certain(alpha, n_max)), sigma)[0])
     raise Mistake(
         f"radius must be below {math.floor(largest * 1e4) / 1e4:g}, the most that {n_max} samples "
         f"can certify at sigma {sigma:g} and alpha {alpha:g}, got {radius:g}; raise n"

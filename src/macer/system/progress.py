@@ -1,5 +1,6 @@
 """Visible progress: a bar on a terminal, otherwise a plain line every few seconds."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,11 @@ from rich.table import Column
 from rich.text import Text
 
 from macer.system.processes import is_first
-from macer.system.text import one_line
+from macer.system.text import duration, one_line
 
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_TO_FIRST_LINE = 2.0
+SECONDS_TO_FIRST_SIGN = 1.5  # of a command that has shown nothing yet
 
 # Progress goes to standard error, so that tables on standard output can be piped.
 console = Console(stderr=True, quiet=not is_first())
@@ -41,7 +44,8 @@ class Advance:
 
     def speed(self) -> str:
         """Work per second."""
-        return f"{self.worked / self.seconds():,.0f} {self.unit}/s"
+        rate = self.worked / self.seconds()
+        return f"{rate:{',.0f' if rate >= 10 or not rate else '.2g'}} {self.unit}/s"
 
     def seconds(self) -> float:
         """Seconds since the beginning."""
@@ -72,12 +76,14 @@ def bar(
         transient: remove a terminal's bar at the end.
     """
     title = one_line(title)
+    _cancel_first_sign()
     if console.is_terminal:
         with _terminal_bar(transient) as progress:
             yield _Bar(progress, title, total, unit, done)
     else:
         lines = _Lines(title, total, unit, done)
-        yield lines
+        with lines.ticking():
+            yield lines
         lines.close()
 
 
@@ -88,6 +94,7 @@ def live_line() -> Iterator[Callable[[str, bool], None]]:
     On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: those
     for which the function's second argument is true, and else at most one in ten seconds.
     """
+    _cancel_first_sign()
     if console.is_terminal:
         with Live(console=console, transient=True) as live:
             yield lambda text, _: live.update(Text(one_line(text)), refresh=True)
@@ -135,37 +142,71 @@ class _Bar(Advance):
 
 
 class _Lines(Advance):
-    """Plain lines, at most one in ten seconds; a last one at the end if any was printed before."""
+    """Plain lines: one after two seconds, then at most one in ten; a last one after a long task.
+
+    The first one comes also where nothing has been done by then, by a thread of its own.
+    """
 
     def __init__(self, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
-        self.title, self.last = title, self.started
+        self.title, self.next = title, self.started + SECONDS_TO_FIRST_LINE
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Look at the clock now and then, while a piece of work takes long."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._tick, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _tick(self, ended: threading.Event) -> None:
+        while not ended.wait(SECONDS_TO_FIRST_LINE):
+            self.show()
 
     def show(self) -> None:
-        now = time.monotonic()
-        if now - self.last >= SECONDS_BETWEEN_LINES:
-            self.last = now
-            self._print()
+        with self.lock:
+            now = time.monotonic()
+            if now >= self.next:
+                self.next = now + SECONDS_BETWEEN_LINES
+                self._print()
 
     def close(self) -> None:
-        if self.last > self.started and self.done >= self.total:
+        if self.seconds() >= SECONDS_BETWEEN_LINES and self.done >= self.total:
             self._print()
 
     def _print(self) -> None:
         share = self.done / self.total if self.total else 1.0
-        note(f"{self.title}: {share:.0%}, {self.speed()}, {self.times()}")
+        speed = f"{self.speed()}, " if self.worked else ""
+        note(f"{self.title}: {share:.0%}, {speed}{self.times()}")
 
 
-def duration(seconds: float) -> str:
-    """A time in its two largest units: 42 s, 3 min 12 s, 1 h 04 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
+_first_sign: threading.Timer | None = None
+
+
+@contextmanager
+def first_sign(text: str) -> Iterator[None]:
+    """Print a line if the block has shown nothing after a second and a half."""
+    global _first_sign
+    _first_sign = threading.Timer(SECONDS_TO_FIRST_SIGN, note, (text,))
+    _first_sign.daemon = True
+    _first_sign.start()
+    try:
+        yield
+    finally:
+        _cancel_first_sign()
+
+
+def _cancel_first_sign() -> None:
+    if _first_sign is not None:
+        _first_sign.cancel()
 
 
 def note(text: str) -> None:
     """Print a plain line beside the progress, made safe by `one_line`."""
+    _cancel_first_sign()
     console.print(Text(one_line(text)), soft_wrap=True)

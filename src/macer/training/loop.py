@@ -170,8 +170,7 @@ def _start(
 ) -> Start:
     """A fresh model, or one with the weights of a file; a checkpoint may replace them later."""
     initial = find_initial(init, run, resume=resume)
-    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
-    model = card.build()
+    model = _fresh_model(recipe, card)
     record: dict[str, Any] | None = None
     if initial:
         check_unseen(initial, recipe, data_sha256)
@@ -180,6 +179,11 @@ def _start(
         record = run.read_manifest().get("init")
     check_use(recipe, record)
     return Start(model, record, read=initial is not None)
+
+
+def _fresh_model(recipe: TrainRecipe, card: ModelCard) -> nn.Sequential:
+    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
+    return card.build()
 
 
 def _trainer(
@@ -193,6 +197,25 @@ def _trainer(
     teacher = teachers["teacher"].model if "teacher" in teachers else None
     new = start.record["new"] if start.record else ()
     return Trainer(recipe, start.model, training, device, teacher=teacher, ranks=ranks, new=new)
+
+
+def first_trainer(
+    recipe: TrainRecipe,
+    split: Split,
+    classes: Sequence[str],
+    *,
+    device: torch.device,
+    code: Collection[str] = (),
+) -> Trainer:
+    """The trainer as `train` begins with it, of a recipe with all settings; nothing is written."""
+    _check_images(split, recipe)
+    training, _ = hold_out(split, recipe)
+    training = without_hidden_labels(training, recipe)
+    check_memory(recipe, split.images.shape[1:], device)
+    card = _card(recipe, training, tuple(classes))
+    start = Start(_fresh_model(recipe, card), None, read=False)
+    teachers = load_teachers(recipe, card, device, code=code)
+    return _trainer(recipe, start, training, teachers, device, SINGLE)
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
