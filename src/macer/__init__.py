@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from macer.losses import macer_loss
     from macer.models.inference import for_inference
     from macer.recipes import CertifyRecipe, Loss, TrainRecipe
-    from macer.runs.run import load_model
+    from macer.runs.trained_model import load_model
     from macer.smoothing.radius import certified_radius
     from macer.training.loop import train
 
@@ -64,7 +64,7 @@ _MODULES = {
     "errors": "Mistake",
     "smoothing.radius": "certified_radius",
     "recipes": "CertifyRecipe Loss TrainRecipe",
-    "runs.run": "load_model",
+    "runs.trained_model": "load_model",
     "certification.smooth": "Smooth",
     "training.loop": "train",
 }

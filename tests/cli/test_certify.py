@@ -8,7 +8,7 @@ from desk import CERTIFY, refuses
 
 from macer.certification.journal import read_journal
 from macer.cli.app import main
-from macer.runs.run import load_model, save_model
+from macer.runs.trained_model import load_model, save_model
 
 
 @pytest.mark.parametrize("place", [0, 100, -1])

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from macer.data.arrays import as_split, class_names
 from macer.data.sets import Split, load
 from macer.errors import Mistake
-from macer.runs.run import load_model
+from macer.runs.trained_model import load_model
 from macer.training.loop import train
 
 SPLIT = tiny_split()

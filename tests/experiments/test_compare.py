@@ -19,7 +19,7 @@ from macer.losses import LOSSES
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
 from macer.report.logs import CertificateLog, read_log
 from macer.report.scores import average_certified_radius, paired_difference, standard_error
-from macer.report.tables import with_error
+from macer.report.texts import with_error
 from macer.runs.run import Run
 from macer.training.loop import train
 from macer.training.step import Trainer

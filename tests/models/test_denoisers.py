@@ -19,7 +19,8 @@ from macer.models.networks import Normalize
 from macer.recipes import TrainRecipe
 from macer.runs.export import export_model
 from macer.runs.model_file import model_bytes
-from macer.runs.run import Run, load_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model
 from macer.training.loop import train
 
 NETWORK = "tiny_models:tiny_with_batch_norm"

@@ -7,7 +7,8 @@ import pytest
 
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.logs import CertificateLog, clock_seconds, describe_images, read_log, select
+from macer.report.log_rows import clock_seconds
+from macer.report.logs import CertificateLog, describe_images, read_log, select
 
 DATA = Path(__file__).parents[1] / "support/logs"
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime"
@@ -196,12 +197,12 @@ def test_a_log_that_is_not_text_is_refused(tmp_path: Path) -> None:
 def test_a_log_that_would_fill_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macer.report.logs.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("macer.report.log_rows.MOST_BYTES", 1 << 20)
     file = tmp_path / "a.tsv.gz"
     file.write_bytes(gzip.compress(b"0" * (1 << 21)))
     refuses(file, "a.tsv.gz must hold at most 1 MiB of text, got more")
     text = f"{HEADER}\n0\t1\t1\t0.2\t1\t0\n".encode()
-    monkeypatch.setattr("macer.report.logs.MOST_BYTES", len(text))
+    monkeypatch.setattr("macer.report.log_rows.MOST_BYTES", len(text))
     file.write_bytes(text)
     assert len(read_log(file).idx) == 1
     file.write_bytes(text + b"\n")

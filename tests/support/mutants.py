@@ -412,7 +412,7 @@ MUTANTS = {
         "audit/test_rescore.py",
     ),
     "ACRs of different bounds side by side without a word": Mutant(
-        "report/tables.py",
+        "report/notes.py",
         '("bound", {row.bound for row in rows} - {None}),',
         '("bound", set()),',
         "audit/test_rescore.py",
@@ -1151,7 +1151,7 @@ MUTANTS = {
         "data/test_arrays.py",
     ),
     "arrays recorded as the recipe's data set": Mutant(
-        "training/loop.py",
+        "training/beginning.py",
         "return replace(recipe, dataset=split.dataset)",
         "return recipe",
         "training/test_loop.py",
@@ -1400,7 +1400,7 @@ MUTANTS = {
         "cli/test_json.py",
     ),
     "an unfinished log that looks finished": Mutant(
-        "report/tables.py",
+        "report/texts.py",
         "if asked in (None, count) else",
         "if True else",
         "report/test_tables.py",
@@ -1697,7 +1697,7 @@ MUTANTS = {
         "cli/test_mistakes.py",
     ),
     "rows that are too long": Mutant(
-        "report/logs.py",
+        "report/log_rows.py",
         "if len(texts) != len(names):",
         "if len(texts) < len(names):",
         "report/test_logs.py",
@@ -1712,7 +1712,7 @@ MUTANTS = {
         "report/scores.py", "if count >= 20", "if count > 20", "report/test_scores.py"
     ),
     "a row's images taken for common ones": Mutant(
-        "report/tables.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
+        "report/notes.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
     ),
     "a batch taken for the images held out": Mutant(
         "report/history.py",
@@ -2147,7 +2147,7 @@ MUTANTS = {
         "training/test_initial.py",
     ),
     "new layers forgotten when resumed": Mutant(
-        "training/loop.py",
+        "training/beginning.py",
         'record = run.read_manifest().get("init")',
         'record = {"new": ["1.0.weight"]}',
         "training/test_initial.py",

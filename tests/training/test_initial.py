@@ -17,7 +17,8 @@ from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.models.build import build_model
-from macer.runs.run import Run, load_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model
 from macer.smoothing.streams import Purpose, stream
 from macer.system.files import sha256_of_file
 from macer.training import loop

@@ -90,13 +90,10 @@ def predict_files(
         code: modules that the target's file may name, see `load_model`.
     """
     trained, card = trained_target(str(target), code=code)
-    if bound != ANYTIME:
-        check_reading(bound)
     check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
     check_seconds(seconds)
+    _check_bound(bound, radius)
     if radius is not None:
-        if bound != "clopper-pearson":
-            raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
     precision = resolve_precision(precision, device)
     model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
@@ -135,6 +132,14 @@ def predict_files(
         )
         if interruption:
             raise interruption
+
+
+def _check_bound(bound: str, radius: float | None) -> None:
+    """Refuse a soft bound, and any bound of one's choice for the test of one radius."""
+    if bound != ANYTIME:
+        check_reading(bound)
+    if radius is not None and bound != "clopper-pearson":
+        raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
 
 
 def _certificate(

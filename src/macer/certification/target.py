@@ -20,7 +20,7 @@ from macer.models.normalisation import find_normalisation, named_normalisation
 from macer.models.probe import CALLS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
-from macer.runs.run import open_model
+from macer.runs.trained_model import open_model
 from macer.runs.zoo import in_zoo, nearest_model, zoo_file
 from macer.system.progress import bar
 from macer.system.user_code import names_a_function

@@ -18,9 +18,11 @@ from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
-from macer.report.tables import images_of_log, setting, signed_with_error, thousands, with_error
+from macer.report.tables import images_of_log
+from macer.report.texts import setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
-from macer.runs.run import Run, load_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
 from macer.training.loop import train

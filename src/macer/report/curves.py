@@ -21,7 +21,8 @@ from macer.report.figures import (
 )
 from macer.report.logs import CertificateLog
 from macer.report.scores import Floats, average_certified_radius, curve
-from macer.report.tables import images_of_log, setting, thousands
+from macer.report.tables import images_of_log
+from macer.report.texts import setting, thousands
 from macer.system.text import one_line
 
 if TYPE_CHECKING:

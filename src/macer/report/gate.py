@@ -26,7 +26,8 @@ from macer.errors import Mistake
 from macer.report.classes import class_text
 from macer.report.logs import CertificateLog
 from macer.report.scores import common_images
-from macer.report.tables import images_of_log, thousands
+from macer.report.tables import images_of_log
+from macer.report.texts import thousands
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, clopper_pearson_upper
 
 # The share of the level that bounds how many images are lost; the rest bounds how they compare with

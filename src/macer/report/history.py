@@ -19,7 +19,7 @@ from macer.report.figures import (
     save_picture,
     set_line_styles,
 )
-from macer.report.tables import setting
+from macer.report.texts import setting
 from macer.runs.run import Metrics, Run
 from macer.system.text import one_line
 from macer.training.speed import epoch_seconds

@@ -16,17 +16,14 @@ from macer.report.intervals import ClassScore, interval_text
 from macer.report.logs import CertificateLog
 from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
-from macer.report.tables import (
-    ScoreRow,
+from macer.report.tables import ScoreRow, acr_text, cells, tabulate
+from macer.report.texts import (
     accuracy_texts,
-    acr_text,
-    cells,
     count_text,
     images_text,
     radius_text,
     setting,
     signed_with_error,
-    tabulate,
     thousands,
 )
 from macer.system.files import write_file

@@ -1,7 +1,7 @@
 """Tables of certified accuracy and average certified radius: Markdown, LaTeX, CSV, terminal."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from macer.errors import Mistake
 from macer.report import markup
-from macer.report.classes import class_text
 from macer.report.intervals import (
     INTERVALS_NOTE,
     ClassScore,
@@ -25,7 +24,6 @@ from macer.report.scores import (
     average_certified_radius,
     certified_accuracy,
     certified_counts,
-    given_up,
     paired_difference,
     standard_error,
     usual_radii,
@@ -34,6 +32,16 @@ from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+from macer.report.notes import general_notes, given_up_note, limits, trained_note
+from macer.report.texts import (
+    accuracy_texts,
+    images_text,
+    radius_text,
+    setting,
+    signed_with_error,
+    thousands,
+    with_error,
+)
 
 # The radii of tables that programs read, the same for every log. The field's σ ≤ 1 and
 # n = 100,000 certify up to 3.81.
@@ -87,8 +95,8 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    of_logs = filter(None, [*map(_trained_note, logs), *map(_given_up_note, logs)])
-    notes = (*_notes(rows), *_limits(rows), *of_logs, *obstacles)
+    of_logs = filter(None, [*map(trained_note, logs), *map(given_up_note, logs)])
+    notes = (*general_notes(rows), *limits(rows), *of_logs, *obstacles)
     return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
@@ -176,18 +184,6 @@ def terminal(table: ScoreTable, *, intervals: bool = False) -> "RenderableType":
     return Group(scores, Grid(accuracies[0], accuracies[1:], title=title), *notes)
 
 
-def images_text(count: int, which: str, asked: int | None) -> str:
-    """Which images, and how many."""
-    if f"{count:,} images within" in which:
-        return which.replace(f"{count:,} images", f"{count_text(count, asked)} images")
-    return f"{which} ({count_text(count, asked)})"
-
-
-def count_text(count: int, asked: int | None) -> str:
-    """How many images, and of how many if more were to be certified."""
-    return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
-
-
 def images_of_log(log: CertificateLog) -> str:
     """Which images a log has, and how many."""
     return images_text(len(log.idx), describe_images(log), asked_images(log))
@@ -198,43 +194,10 @@ def asked_images(log: CertificateLog) -> int | None:
     return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 
-def setting(value: float | str | None) -> str:
-    """A setting as text; ? where the log does not have it."""
-    if value is None:
-        return "?"
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def thousands(value: int | None) -> str:
-    """A whole number in groups of three digits; ? where the log does not have it."""
-    return "?" if value is None else f"{value:,}"
-
-
-def with_error(value: float, error: float) -> str:
-    """A value with its standard error, three decimals each."""
-    text = f"{value:.3f}".replace("-", "−")
-    return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
-
-
 def acr_text(row: ScoreRow) -> str:
     """A row's ACR with its standard error; † where its bound or level was chosen afterwards."""
     mark = " †" if row.level == "chosen" else ""
     return f"{with_error(row.acr, row.standard_error)}{mark}"
-
-
-def accuracy_texts(accuracies: Iterable[float]) -> list[str]:
-    """Accuracies in three decimals; a plain 0: no image at all."""
-    return [f"{accuracy:.3f}" if accuracy else "0" for accuracy in accuracies]
-
-
-def signed_with_error(value: float, error: float) -> str:
-    """A difference with its sign and its standard error."""
-    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
-
-
-def radius_text(r: float) -> str:
-    """A radius as a column's header: two decimals, or more if it has more."""
-    return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
 
 
 def _difference_text(row: ScoreRow, first: ScoreRow) -> str:
@@ -281,81 +244,3 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
         acr_interval=acr_interval(log),
         classes=class_scores(log, radii),
     )
-
-
-def _notes(rows: Sequence[ScoreRow]) -> list[str]:
-    notes = [f"{_errors_note(rows)} ± is one standard error over the images."]
-    if any(row.difference for row in rows):
-        counts = {row.difference.images for row in rows if row.difference}
-        images = f"{counts.pop():,}" if len(counts) == 1 else "different numbers of"
-        notes.append(f"Differences of ACR are paired, over {images} images common with the first.")
-    differing = [
-        symbol
-        for symbol, values in (
-            ("images", {row.which for row in rows}),
-            ("n", {row.n for row in rows}),
-            ("α", {row.alpha for row in rows}),
-            ("bound", {row.bound for row in rows} - {None}),
-        )
-        if len(values) > 1
-    ]
-    if differing:
-        notes.append(
-            f"The rows differ in {' and '.join(differing)}, on which ACR depends: "
-            "do not compare their ACRs directly."
-        )
-    return notes
-
-
-def _limits(rows: Sequence[ScoreRow]) -> list[str]:
-    """What limits a row's certificates: unfinished, of ordinary noise, or a level chosen late."""
-    limits = [
-        f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
-        "and its figures are of these alone."
-        for row in rows
-        if row.asked not in (None, row.images)
-    ]
-    if ordinary := [row.name for row in rows if row.noise == "ordinary"]:
-        whose = "" if len(ordinary) == len(rows) else f" ({', '.join(ordinary)})"
-        limits.append(
-            f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
-            "floating point."
-        )
-    limits += [
-        f"† {row.name}: {row.bound} at {setting(row.alpha)} was chosen after the counts were drawn "
-        f"(the journal's own: {row.rescored}): not certificates at level {setting(row.alpha)}."
-        for row in rows
-        if row.level == "chosen"
-    ]
-    return limits
-
-
-def _errors_note(rows: Sequence[ScoreRow]) -> str:
-    cases = dict.fromkeys((row.alpha, row.images) for row in rows)
-    expected = "; ".join(
-        f"{alpha:g} · {images:,} = {alpha * images:g}"
-        for alpha, images in cases
-        if alpha is not None
-    )
-    unknown = "α is not recorded in every log" if expected else "α is not recorded here"
-    if all(alpha is not None for alpha, _ in cases):
-        unknown = ""
-    figures = "; ".join(filter(None, [expected, unknown]))
-    return f"α is per image: over m images at most αm false certificates are expected ({figures})."
-
-
-def _trained_note(log: CertificateLog) -> str:
-    if log.trained_at is None:
-        return ""
-    return f"{log.name} was trained at σ = {log.trained_at} and certified at σ = {log.sigma:g}."
-
-
-def _given_up_note(log: CertificateLog) -> str:
-    lost = [
-        class_text(c.label, log.class_names, f"{c.correct} of {c.images:,} correct")
-        for c in given_up(log)
-    ]
-    if not lost:
-        return ""
-    kind = "class" if len(lost) == 1 else "classes"
-    return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from macer.runs.run import model_file, own_folders
+from macer.runs.trained_model import model_file, own_folders
 from macer.runs.zoo import in_zoo
 from macer.system.files import sha256_of_file
 from macer.system.user_code import check_admitted, module_of, names_a_function

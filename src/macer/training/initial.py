@@ -12,7 +12,8 @@ from macer.models.weights import Weights, load_weights, read_weights
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import has_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Run, check_source, model_file
+from macer.runs.run import Run
+from macer.runs.trained_model import check_source, model_file
 from macer.runs.zoo import in_zoo
 from macer.system.progress import note
 from macer.system.typed import require_type

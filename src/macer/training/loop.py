@@ -3,28 +3,23 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from macer.data.arrays import Data, as_split, as_test_split, class_names
 from macer.data.file_lists import tell, write_file_lists
-from macer.data.fingerprint import channel_statistics, fingerprint
-from macer.data.image_files import ImageFiles
-from macer.data.sets import DATASETS, Split
+from macer.data.fingerprint import fingerprint
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.losses import completed
-from macer.models.normalisation import Normalisation, named_normalisation
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, check_same, open_run, save_model
+from macer.runs.run import Metrics, Run, check_same, open_run
 from macer.runs.seals import sealed
-from macer.smoothing.streams import Purpose, stream
+from macer.runs.trained_model import save_model
 from macer.system.files import locked, remove_leftovers
 from macer.system.processes import SINGLE, Ranks
 from macer.system.progress import bar, note
@@ -37,8 +32,8 @@ from macer.training.arguments import (
     given_folder,
     given_recipe,
 )
+from macer.training.beginning import card_of, check_images, start_of, trainer_of, with_data_set
 from macer.training.held_out import hold_out
-from macer.training.initial import begin, check_unseen, check_use, find_initial
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.training.saver import Saver
 from macer.training.speed import training_speed
@@ -98,36 +93,32 @@ def train(
     split = as_split(data)
     names = class_names(classes, split)
     test_sha256 = None if test is None else fingerprint(as_test_split(test, split, names))
-    recipe = _with_data_set(recipe, split, run, resume=resume)
-    _check_images(split, recipe)
+    recipe = with_data_set(recipe, split, run, resume=resume)
+    check_images(split, recipe)
     training, held_out = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     check_memory(recipe, split.images.shape[1:], device)
-    card = _card(recipe, training, names)
+    card = card_of(recipe, training, names)
     data_sha256 = fingerprint(split)
-    start = _start(init, recipe, card, run, data_sha256, resume=resume)
+    start = start_of(init, recipe, card, run, data_sha256, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
-    trainer = _trainer(recipe, start, training, teachers, device, ranks)
+    trainer = trainer_of(recipe, start, training, teachers, device, ranks)
     # As they are now: they may be edited meanwhile.
     own = own_modules(recipe.model, recipe.loss.name, recipe.dataset)
+    models = {field: teacher.sha256 for field, teacher in teachers.items()}
+
+    def open_run_and_lock() -> None:
+        open_run(
+            run.folder, recipe, data_sha256, test_sha256, resume=resume, models_sha256=models,
+            init=start.record, code=own, complete=completed,
+        )  # fmt: skip
+        stack.enter_context(locked(run.folder))  # only then is no other process writing
+        inputs = {"data_sha256": data_sha256, "models_sha256": models}
+        check_same(run, recipe, inputs, completed)  # one might have written a moment ago
+        _tidy(run, split)
+
     with ExitStack() as stack:
-
-        def open_and_lock() -> None:
-            models = {field: teacher.sha256 for field, teacher in teachers.items()}
-            open_run(
-                run.folder, recipe, data_sha256, test_sha256,
-                resume=resume, models_sha256=models, init=start.record, code=own,
-                complete=completed,
-            )  # fmt: skip
-            stack.enter_context(locked(run.folder))  # only then is no other process writing
-            inputs = {"data_sha256": data_sha256, "models_sha256": models}
-            check_same(run, recipe, inputs, completed)  # one might have written a moment ago
-            remove_leftovers(run.folder)
-            remove_leftovers(run.checkpoints)
-            write_file_lists(split, run.folder, "train")
-            tell(split)
-
-        ranks.run_on_first(open_and_lock)
+        ranks.run_on_first(open_run_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         if start.read:
@@ -139,83 +130,12 @@ def train(
     return run.model
 
 
-def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
-    """The recipe with the name of the data set that the images come from.
-
-    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
-    checked by their hash.
-    """
-    began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
-    if began and began.get("dataset") == recipe.dataset:
-        return recipe
-    return replace(recipe, dataset=split.dataset)
-
-
-class Start(NamedTuple):
-    """A model as its training begins."""
-
-    model: nn.Sequential
-    record: dict[str, Any] | None  # what the manifest says of the file that its weights are from
-    read: bool  # whether that file was read just now
-
-
-def _start(
-    init: Path | str | None,
-    recipe: TrainRecipe,
-    card: ModelCard,
-    run: Run,
-    data_sha256: str,
-    *,
-    resume: bool,
-) -> Start:
-    """A fresh model, or one with the weights of a file; a checkpoint may replace them later."""
-    initial = find_initial(init, run, resume=resume)
-    model = _fresh_model(recipe, card)
-    record: dict[str, Any] | None = None
-    if initial:
-        check_unseen(initial, recipe, data_sha256)
-        record = begin(model, initial, recipe, card)
-    elif resume and run.manifest.is_file():
-        record = run.read_manifest().get("init")
-    check_use(recipe, record)
-    return Start(model, record, read=initial is not None)
-
-
-def _fresh_model(recipe: TrainRecipe, card: ModelCard) -> nn.Sequential:
-    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
-    return card.build()
-
-
-def _trainer(
-    recipe: TrainRecipe,
-    start: Start,
-    training: Split,
-    teachers: Teachers,
-    device: torch.device,
-    ranks: Ranks,
-) -> Trainer:
-    teacher = teachers["teacher"].model if "teacher" in teachers else None
-    new = start.record["new"] if start.record else ()
-    return Trainer(recipe, start.model, training, device, teacher=teacher, ranks=ranks, new=new)
-
-
-def first_trainer(
-    recipe: TrainRecipe,
-    split: Split,
-    classes: Sequence[str],
-    *,
-    device: torch.device,
-    code: Collection[str] = (),
-) -> Trainer:
-    """The trainer as `train` begins with it, of a recipe with all settings; nothing is written."""
-    _check_images(split, recipe)
-    training, _ = hold_out(split, recipe)
-    training = without_hidden_labels(training, recipe)
-    check_memory(recipe, split.images.shape[1:], device)
-    card = _card(recipe, training, tuple(classes))
-    start = Start(_fresh_model(recipe, card), None, read=False)
-    teachers = load_teachers(recipe, card, device, code=code)
-    return _trainer(recipe, start, training, teachers, device, SINGLE)
+def _tidy(run: Run, split: Split) -> None:
+    """Remove what a killed process left; write and tell which files were read."""
+    remove_leftovers(run.folder)
+    remove_leftovers(run.checkpoints)
+    write_file_lists(split, run.folder, "train")
+    tell(split)
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -315,46 +235,6 @@ def _finish(
     if own:
         manifest["code"] = sealed(own, sha256)
     run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
-
-
-def _check_images(split: Split, recipe: TrainRecipe) -> None:
-    """Refuse what can be done only with images in memory, or only with images in files."""
-    if isinstance(split.images, ImageFiles):
-        for name in ("crop", "drop_epoch", "pseudo"):
-            if value := getattr(recipe, name):
-                raise Mistake(f"{name} must be left out with {recipe.dataset}, got {value}")
-    elif recipe.resized_crop:
-        raise Mistake(
-            f"resized_crop must be 0 with {recipe.dataset}, got {recipe.resized_crop}; use crop"
-        )
-    size = min(split.images.shape[2:])
-    if recipe.crop > size:
-        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
-
-
-def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
-    mean, std = _normalisation(recipe, split)
-    shape = tuple(int(size) for size in split.images.shape[1:])
-    return ModelCard(
-        architecture=recipe.model,
-        classes=classes,
-        shape=(shape[0], shape[1], shape[2]),
-        mean=mean,
-        std=std,
-        sigma=recipe.sigma,
-        dataset=recipe.dataset,
-        denoiser=recipe.denoiser,
-    )
-
-
-def _normalisation(recipe: TrainRecipe, split: Split) -> Normalisation:
-    """What the recipe names, or the statistics of the data set or of the training images."""
-    if recipe.normalise != "data":
-        return named_normalisation(recipe.normalise, split.images.shape[1], also="data")
-    known = DATASETS.get(recipe.dataset)
-    if known and known.mean and known.std:
-        return Normalisation(known.mean, known.std)
-    return Normalisation(*channel_statistics(split))
 
 
 def _restore(run: Run, trainer: Trainer) -> list[Metrics]:
