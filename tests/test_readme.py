@@ -71,6 +71,17 @@ def blocks(page: Path, kind: str) -> list[str]:
     return [text for marked, text in found if marked == kind]
 
 
+def steps() -> list[str]:
+    """Every command of the files for services that build software."""
+    files = sorted((ROOT / "docs/guide").glob("*.yml"))
+    lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+    return [step[1] for line in lines if (step := re.match(r" +- (?:run: )?(macer .*)", line))]
+
+
+def test_the_files_for_ci_certify_verify_and_gate():
+    assert [step.split()[1] for step in steps()] == 2 * ["certify", "verify", "gate"]
+
+
 def commands() -> list[str]:
     """Every command of README and guide, without its comment; own-loss.md has a test of its own."""
     pages = [page for page in PAGES if page.name != "own-loss.md"]
@@ -83,7 +94,7 @@ def test_commands_are_found():
     assert len(commands()) >= 40
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(commands()))
+@pytest.mark.parametrize("command", dict.fromkeys([*commands(), *steps()]))
 def test_every_command_parses(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [recipe] = blocks(ROOT / "docs/guide/review.md", "toml")

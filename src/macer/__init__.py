@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from macer.certification.anytime import certify_anytime
     from macer.certification.certificate import ABSTAIN, Certificate
     from macer.certification.fixed_radius import certify_at
     from macer.certification.largest_radius import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from macer.losses import macer_loss
     from macer.models.inference import for_inference
     from macer.recipes import CertifyRecipe, Loss, TrainRecipe
-    from macer.runs.run import load_model
+    from macer.runs.trained_model import load_model
     from macer.smoothing.radius import certified_radius
     from macer.training.loop import train
 
@@ -39,6 +40,7 @@ __all__ = [
     "TrainRecipe",
     "certified_radius",
     "certify",
+    "certify_anytime",
     "certify_at",
     "certify_bernstein",
     "certify_hoeffding",
@@ -56,12 +58,13 @@ _MODULES = {
         "Kind certify certify_bernstein certify_hoeffding certify_kinds predict"
     ),
     "certification.fixed_radius": "certify_at",
+    "certification.anytime": "certify_anytime",
     "models.inference": "for_inference",
     "losses": "macer_loss",
     "errors": "Mistake",
     "smoothing.radius": "certified_radius",
     "recipes": "CertifyRecipe Loss TrainRecipe",
-    "runs.run": "load_model",
+    "runs.trained_model": "load_model",
     "certification.smooth": "Smooth",
     "training.loop": "train",
 }

@@ -1,5 +1,7 @@
 """The exceptions that a command reports in one line instead of a traceback."""
 
+from collections.abc import Mapping
+
 
 class Mistake(ValueError):
     """A user's mistake in one line: name, requirement, value, what to do.
@@ -21,8 +23,14 @@ class Stopped(BaseException):
     """A signal asked the command to stop, and finished work is saved.
 
     It is no `Exception`, so that code which handles errors and goes on does not catch it.
+
+    Args:
+        content: the finished part of the command's JSON document.
     """
 
-    def __init__(self, signal_number: int, message: str) -> None:
+    def __init__(
+        self, signal_number: int, message: str, content: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+        self.content = content or {}

@@ -37,6 +37,15 @@ def test_the_attack_on_a_half_space_loses_next_to_nothing(journal, target):
     assert np.array(DISTANCES) - after == pytest.approx(gone, abs=0.01)
 
 
+def test_certificates_by_the_runner_up_bound_are_judged_by_votes(journal, target):
+    contents = journal(bound="runner-up")
+    assert all(record.certificate.p_b is not None for record in contents.records.values())
+    assert not any(trial.falsifies for trial in attacked(contents, target))
+    (Path(contents.records.path)).unlink()
+    forged = attacked(journal(inflated(1.5), bound="runner-up"), target, restarts=1)
+    assert all(trial.falsifies for trial in forged)
+
+
 @pytest.mark.parametrize("bound", ["hoeffding", "bernstein"])
 def test_soft_certificates_are_judged_softly(journal, target, bound):
     contents = journal(bound=bound, beta=3.0)

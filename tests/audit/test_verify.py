@@ -33,7 +33,7 @@ def certified(tmp_path_factory) -> Path:
     (folder / "auditnet.py").write_text(NET.format(seed=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for bound in ("clopper-pearson", "bernstein"):
+        for bound in ("clopper-pearson", "bernstein", "runner-up", "anytime"):
             command = "certify auditnet:net --dataset mnist-sample --sigma 0.5 --n 500 --stop 12"
             assert main([*command.split(), "--bound", bound, "--out", bound]) == 0
     return folder
@@ -50,7 +50,7 @@ def verify(folder="clopper-pearson", *more) -> int:
     return main(["verify", folder, "--target", "auditnet:net", *more])
 
 
-@pytest.mark.parametrize("bound", ["clopper-pearson", "bernstein"])
+@pytest.mark.parametrize("bound", ["clopper-pearson", "bernstein", "runner-up", "anytime"])
 def test_honest_certificates_are_verified(desk, bound, capsys):
     assert verify(bound, "--resample", "3") == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -71,6 +71,18 @@ def test_a_conclusion_that_its_counts_do_not_support_fails(desk, field, value, c
 
     rewrite(desk / "clopper-pearson", forge)
     assert verify() == 1
+    assert "not verified: image 0: its counts do not support its certificate" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("value", [0.01, None])
+def test_a_bound_of_the_runner_up_that_its_counts_do_not_support_fails(desk, value, capsys):
+    def forge(record):
+        return replace(record, certificate=replace(record.certificate, p_b=value))
+
+    rewrite(desk / "runner-up", forge)
+    assert verify("runner-up") == 1
     assert "not verified: image 0: its counts do not support its certificate" in (
         capsys.readouterr().err
     )

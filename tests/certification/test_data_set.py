@@ -220,7 +220,10 @@ def test_the_speed_of_certification_is_of_the_samples_drawn(
     monkeypatch.setattr(progress._Lines, "close", lambda bar: bars.append(bar))
     rows = certified("speed", "--stop", "40", *flags)
     drawn = rows[0].index("drawn")
-    [bar] = bars
+    [bar] = [bar for bar in bars if bar.unit == "samples"]
+    assert bars[-1] is bar  # what comes before the first sample has bars of its own
+    assert all(other.done in (0, other.total) for other in bars)
+    assert {"calls", "passes"} <= {other.unit for other in bars if other.done == other.total}
     assert bar.worked == sum(40 + int(row[drawn]) for row in rows[1:]) < bar.total == bar.done
 
 

@@ -61,7 +61,9 @@ def test_every_field_has_its_check_and_a_header_has_every_setting():
     assert HEADER.recipe == CertifyRecipe(n=1000, precision="fp32")
 
 
-@pytest.mark.parametrize("name", [name for name in CHECKS if name not in ("macer", "format")])
+@pytest.mark.parametrize(
+    "name", [name for name in CHECKS if name not in ("macer", "format", "also")]
+)
 def test_headers_that_differ_in_an_entry_differ(name):
     other = {"split": "train", "precision": "bf16", "device": "cuda", "bound": "hoeffding"}
     others = {"outputs": [[1.0, 2.0]], "family": 3, "radius": 0.5, "cpu": "Z80"}
@@ -79,6 +81,29 @@ def test_headers_that_differ_in_an_entry_differ(name):
 
 def test_what_an_older_header_does_not_say_is_no_difference():
     assert difference(Header.from_json(older(ENTRIES)), replace(HEADER, macer="9")) is None
+
+
+def test_a_journal_promises_no_reading_that_was_not_fixed_before_its_certificates():
+    """One that says nothing takes certificates that were made to be read otherwise too."""
+    more = replace(HEADER, also=["runner-up"])
+    assert difference(HEADER, more) is None is difference(more, more)
+    assert difference(more, HEADER) == ("also", ["runner-up"], [])
+
+
+@pytest.mark.parametrize("also", [[], ["runner-up"]])
+def test_what_is_fixed_is_the_journals_own_reading_and_those_it_names_at_its_level(also):
+    header = replace(HEADER, also=also)
+    assert header.fixed("clopper-pearson", 0.001)
+    assert header.fixed("runner-up", 0.001) == bool(also)
+    for bound in ("clopper-pearson", "runner-up", "hoeffding"):
+        assert not header.fixed(bound, 0.002) and not header.fixed(bound, 0.0005)
+    assert not header.fixed("hoeffding", 0.001)
+
+
+def test_a_header_of_today_may_lack_what_else_was_fixed_and_then_nothing_was():
+    entries = {name: value for name, value in ENTRIES.items() if name != "also"}
+    header = Header.from_json(entries)
+    assert header.also == [] and header.to_json() == entries
 
 
 # refusal
@@ -106,7 +131,8 @@ def test_an_entry_that_this_macer_does_not_know_is_refused():
         (
             "bound",
             "none",
-            "bound must be one of clopper-pearson, runner-up, hoeffding, bernstein, got 'none'",
+            "bound must be one of clopper-pearson, runner-up, anytime, hoeffding, bernstein, "
+            "got 'none'",
         ),
         ("weights_sha256", [1], "weights_sha256 must be a SHA-256"),
         ("device", "abacus", "device must be one of cpu, cuda"),
@@ -114,6 +140,9 @@ def test_an_entry_that_this_macer_does_not_know_is_refused():
         ("format", 3, "format must be 1 to 2; a newer macer wrote it, got '3'"),
         ("outputs", [["x"]], "outputs must be rows of numbers"),
         ("family", "all", "family must be a number of images, or null"),
+        ("also", "runner-up", "also must be a list of bounds, got 'runner-up'"),
+        ("also", ["wald"], "also must be a list of bounds"),
+        ("also", [["runner-up"]], "also must be a list of bounds"),
         ("rows", 0, "rows must be a whole number ≥ 1"),
         ("sigma", 10**400, "sigma must be a number > 0"),
         ("outputs", [[10**400]], "outputs must be rows of numbers"),
@@ -135,7 +164,7 @@ def test_a_header_that_is_none_is_refused(tmp_path, body):
         read_journal(path)
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name != "format"])
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name not in ("format", "also")])
 def test_a_header_that_lacks_an_entry_is_refused(tmp_path, name):
     path = tmp_path / "certificates.journal"
     path.write_bytes(

@@ -345,12 +345,12 @@ def test_images_beyond_a_family_are_refused(tmp_path):
 def test_an_older_journal_is_continued_as_it_is(tmp_path):
     """Lines without numbers and entries, such as those that older versions have written."""
     path = tmp_path / "certificates.journal"
-    later = ("format", "family", "row_by_row", "cpu", "outputs")
+    later = ("format", "family", "row_by_row", "cpu", "outputs", "also")
     older = {name: value for name, value in ENTRIES.items() if name not in later}
     first = journal_line(b"", older)
     digest = first.partition(b" ")[0]
     path.write_bytes(first + journal_line(digest, record_of(0).to_json()))
-    newer = replace(HEADER, macer="9", cpu="AVX2", family=None, outputs=[[1.0]])
+    newer = replace(HEADER, macer="9", cpu="AVX2", family=None, outputs=[[1.0]], also=["runner-up"])
     with open_journal(path, newer, range(3)) as writer:
         assert writer.contents.scope == ((0, 3, 1),)
         writer.append([record_of(1)])

@@ -16,7 +16,8 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.models.networks import MODELS
-from macer.runs.run import Run, load_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model
 from macer.system.files import sha256_of_file
 
 NETS = """

@@ -17,7 +17,8 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
-from macer.runs.run import ModelCard, Run, load_model, save_model
+from macer.runs.run import ModelCard, Run
+from macer.runs.trained_model import load_model, save_model
 from macer.smoothing.sampling import Sampler
 from macer.training.loop import train
 
@@ -234,6 +235,8 @@ def test_certify_is_asked_with_the_models_sigma_and_the_users_settings(
     assert np.array_equal(question["images"].numpy(), pixels.transpose(2, 0, 1)[None])
     assert question["kinds"] == [Kind()]
     assert [line.fields() for line in lines] == [("0.png", "bright", "radius 0.1234")]  # down
+    [question], [line] = asked(monkeypatch, small, [pixels], bound="runner-up")
+    assert question["kinds"] == [Kind("runner-up")] and line.bound == "runner-up"
     [question], _ = asked(monkeypatch, small, [pixels], radius=0.0)
     assert question["radius"] == 0.0
 
@@ -256,7 +259,9 @@ def test_images_that_differ_have_noise_of_their_own(
     ("settings", "message"),
     [({"n": 5}, "n must be at least 7 to certify"), ({"alpha": 1.0}, "alpha must be between"),
      ({"seed": -1}, "seed must be in"), ({"radius": 3.0}, "radius must be below"),
-     ({"radius": -1.0}, "radius must be a number ≥ 0")],
+     ({"radius": -1.0}, "radius must be a number ≥ 0"),
+     ({"bound": "bernstein"}, "bound must be one of clopper-pearson, runner-up, got 'bernstein'"),
+     ({"bound": "runner-up", "radius": 0.1}, "bound must be clopper-pearson with a radius")],
 )  # fmt: skip
 def test_settings_are_refused_before_files_are_looked_for(
     small: Path, settings: dict[str, Any], message: str
@@ -306,7 +311,9 @@ def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> 
     lines = predict_files(
         run, paths, n0=10, n=100, alpha=0.001, seed=0, precision="fp32", device=torch.device("cpu")
     )
-    with pytest.raises(ValueError, match=r"no image at absent.png: expected a PNG or JPEG file"):
+    with pytest.raises(
+        ValueError, match=r"no image at absent.png: expected a PNG, JPEG, WebP, BMP or TIFF file"
+    ):
         next(lines)
 
 

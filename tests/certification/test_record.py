@@ -13,6 +13,7 @@ from macer.errors import Mistake
         {"p_a": float("nan")}, {"selection": []}, {"selection": [1, 2]}, {"selection": "abc"},
         {"estimation": [1.5, 2, 3]}, {"estimation": [-1, 2, 3]}, {"estimation": [2**70, 2, 3]},
         {"squares": [1]}, {"drawn": -1}, {"drawn": 1e3}, {"drawn": 10**20}, {"other": 1},
+        {"p_b": 1.5}, {"p_b": float("nan")}, {"p_b": "0.1"}, {"p_b": None}, {"p_b": -0.1},
     ],
 )  # fmt: skip
 def test_a_forged_certificate_is_refused_in_one_line(tmp_path, change):

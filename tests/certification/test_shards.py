@@ -56,6 +56,15 @@ def test_two_processes_make_the_table_that_one_makes(here):
     assert done.stdout.count("Average certified radius") == 1
 
 
+def test_parts_by_the_runner_up_bound_are_merged_into_the_table_of_one(here):
+    by = ("--bound", "runner-up")
+    for out, images in (("one", "--stop 4"), ("a", "--stop 2"), ("b", "--start 2 --stop 4")):
+        assert certify(out, *images.split(), *by) == 0
+    assert main(["merge", "a", "b", "--out", "merged"]) == 0
+    table = Path("merged/certificates.tsv").read_bytes()
+    assert table == Path("one/certificates.tsv").read_bytes() and b"\tp_b\n" in table
+
+
 @dataclass(frozen=True)
 class Thread(Ranks):
     """One of several threads, which talk as processes do."""

@@ -54,6 +54,11 @@ def test_its_answers_are_those_of_certification_in_the_same_precision(precision,
     assert not any(isinstance(part, nn.BatchNorm2d) for part in asked[0].modules())
 
 
+def test_by_the_runner_up_bound_its_answers_are_those_of_certification():
+    smooth = Smooth(network(), 3, 0.25, bound="runner-up")
+    assert answers(smooth) == certified(network(), bound="runner-up") != certified(network())
+
+
 def test_arrays_floats_and_bytes_of_an_image_have_the_same_answer():
     smooth = [answers(Smooth(network(), 3, 0.25), images) for images in
               (IMAGES, IMAGES / 255, IMAGES.numpy(), np.asarray(IMAGES / 255))]  # fmt: skip
@@ -162,15 +167,25 @@ def test_each_call_draws_fresh_noise():
 def test_a_wrong_number_of_classes_is_refused():
     with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
         Smooth(Brightness(), 10, 0.25).certify(torch.zeros(1, 4, 4), 10, 100, 0.001)
+    with pytest.raises(Mistake, match="num_classes must be the network's number of outputs, 2"):
+        Smooth(Brightness(), 10, 0.25).predict(torch.zeros(1, 4, 4), 100, 0.001)
+
+
+def test_a_soft_bound_is_refused():
+    with pytest.raises(Mistake, match=r"^bound must be one of clopper-pearson, runner-up, got 'be"):
+        Smooth(network(), 3, 0.25, bound="bernstein")
 
 
 def test_what_is_no_image_or_no_model_is_refused():
     smooth = Smooth(network(), 3, 0.25)
     with pytest.raises(Mistake, match=r"^images must be a tensor or a NumPy array, got list"):
         smooth.predict([[0.0]], 100, 0.001)
-    with pytest.raises(Mistake, match=r"^images must have the shape .*, got \(1, 6, 1, 8, 8\)$"):
+    line = r"^inputs must be floats, unless .*, got uint8 of the shape \(1, 6, 1, 8, 8\); convert"
+    with pytest.raises(Mistake, match=line):
         smooth.certify(IMAGES, 100, 100, 0.001)
-    with pytest.raises(Mistake, match=r"^the model must be an nn.Module, got function; "):
-        Smooth(lambda x: x, 3, 0.25)
+    with pytest.raises(
+        Mistake, match=r"^the model must be an nn.Module or a callable .*, got str$"
+    ):
+        Smooth("resnet", 3, 0.25)
     with pytest.raises(Mistake, match=r"^precision must be one of fp32, bf16, got half$"):
         Smooth(network(), 3, 0.25, precision="half").predict(IMAGES[0], 100, 0.001)

@@ -8,7 +8,13 @@ from journals import HEADER, record_of
 from macer.certification.certificate import Certificate
 from macer.certification.journal import Contents, open_journal, read_journal
 from macer.certification.record import Record
-from macer.certification.table import COLUMNS, rounded_down, table_lines, write_table
+from macer.certification.table import (
+    COLUMNS,
+    rescored_lines,
+    rounded_down,
+    table_lines,
+    write_table,
+)
 from macer.report.logs import read_log
 
 
@@ -48,6 +54,33 @@ def test_a_known_row(tmp_path):
 
 def test_no_radius_is_printed_as_the_field_prints_it():
     assert rounded_down(0.0) == "0.0"
+
+
+def test_a_bound_of_p_b_has_a_column_and_is_printed_rounded_up():
+    certificate = Certificate(
+        2, 0.25, 2, 0.88493032977829, (1, 0, 99), (10, 0, 990), 1000, p_b=0.0123456789012345
+    )
+    records = {i: Record(i, 2, certificate, 0.1) for i in (3, 5)}
+    records[5] = replace(records[5], certificate=replace(certificate, p_b=None))  # forged
+    header, first, second = (line.split("\t") for line in table_lines(Contents(HEADER, records, 0)))
+    assert header == [*COLUMNS, "p_b\n"]
+    assert (first[-1], second[-1]) == ("0.012345678902\n", "\n")
+
+
+def test_a_rescored_table_says_what_it_came_from_and_whether_that_was_fixed():
+    def columns(header, **reading):
+        names, row = rescored_lines(header, {3: record_of(3)}, **reading)
+        return dict(zip(names.split(), row.split(), strict=False)), names, row.rstrip().split("\t")
+
+    reading = {"bound": "runner-up", "alpha": 0.001}
+    for also, level in (([], "chosen"), (["runner-up"], "fixed")):
+        header = replace(HEADER, also=also, exact=False)
+        first, names, row = columns(header, **reading)
+        assert names.split()[len(COLUMNS) :] == ["noise", "rescored", "level"]
+        assert row[-3:] == ["ordinary", "clopper-pearson 0.001", level]
+        assert (first["bound"], first["alpha"]) == ("runner-up", "0.001")
+    first, _, row = columns(replace(HEADER, also=["runner-up"]), bound="runner-up", alpha=0.01)
+    assert (first["alpha"], row[-1]) == ("0.01", "chosen")
 
 
 def test_unusual_certificates_are_marked_as_such():

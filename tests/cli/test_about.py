@@ -7,7 +7,8 @@ import pytest
 
 from macer.cli.app import main
 from macer.data.sets import DATASETS
-from macer.recipes import recipe_names
+from macer.recipes import named_recipe, recipe_names, run_name
+from macer.recipes.named import RECIPES, trained_before
 
 
 def test_recipes_are_listed_with_their_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,7 +17,38 @@ def test_recipes_are_listed_with_their_whole_names(capsys: pytest.CaptureFixture
     listed = [line.split()[0] for line in lines if line.strip()]
     assert [name for name in listed if name in recipe_names()] == recipe_names()
     [line] = [line for line in lines if line.split()[:1] == ["paper/cifar10-0.50-150-epochs"]]
-    assert line.split()[1:] == ["macer", "resnet110", "0.5", "16", "4.0", "150"]
+    assert line.split()[1:] == ["cifar10", "resnet110", "0.5", "2,400"]
+    [line] = [line for line in lines if line.split()[:1] == ["record/cifar10-0.50"]]
+    assert line.split()[1:] == ["cifar10", "wide14", "0.5", "612", "0.784"]
+    assert lines[-1].startswith("Begin with `macer train demo`, which needs no download.")
+
+
+def test_a_recipe_is_printed_whole_with_what_to_train_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["recipes", "semi/mnist-sample"]) == 0
+    out, err = capsys.readouterr()
+    assert out == (RECIPES / "semi/mnist-sample.toml").read_text()
+    first = "train first: macer train semi/mnist-sample-first\n"
+    assert err == f"{first}train it: macer train semi/mnist-sample\n"
+
+
+def test_recipes_are_listed_by_the_beginning_of_their_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["recipes", "catrs/c"]) == 0
+    out = capsys.readouterr().out
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith(" catrs/")]
+    assert listed == ["catrs/cifar10-0.25", "catrs/cifar10-0.50", "catrs/cifar10-1.00"]
+    assert "Train gaussian/cifar10-0.50 before catrs/cifar10-0.50, whose teacher it is.\n" in out
+
+
+def test_every_teacher_of_a_recipe_is_named_as_one_to_train_first() -> None:
+    for name in recipe_names():
+        recipe = named_recipe(name)
+        named = [recipe.pseudo, recipe.loss.get("teacher")]
+        teachers = [f"runs/{run_name(first)}" for first in trained_before(name)]
+        assert teachers == [teacher for teacher in named if teacher]
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])
@@ -29,7 +61,8 @@ def test_a_terminal_shows_names_whole_too(
         assert main([command]) == 0
         text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
         assert "…" not in text
-        assert max(map(len, text.splitlines())) <= int(columns)
+        table = [line for line in text.splitlines() if line.startswith(" ")]  # notes do not
+        assert max(map(len, table)) <= int(columns)
         assert set(names) <= {line.split()[0] for line in text.splitlines() if line.strip()}
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from desk import LOGS, words
 
 from macer import __version__
@@ -96,3 +97,14 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_the_number_of_threads_is_as_asked_for(at_desk: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in ("1", "2"):
+            arguments = ["digit.png", "--n", "50", "--device", "cpu", "--threads", threads]
+            assert main(["predict", "run", *arguments]) == 0
+            assert torch.get_num_threads() == int(threads)
+    finally:
+        torch.set_num_threads(before)

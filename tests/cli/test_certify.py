@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from desk import CERTIFY, refuses
 
-from macer.runs.run import load_model, save_model
+from macer.certification.journal import read_journal
+from macer.cli.app import main
+from macer.runs.trained_model import load_model, save_model
 
 
 @pytest.mark.parametrize("place", [0, 100, -1])
@@ -40,3 +42,20 @@ def test_classes_of_other_names_are_refused(
     save_model(Path("other.safetensors"), model.state_dict(), other)
     line = "class 0 must be one, as other.safetensors was trained, the data set has 0; choose "
     refuses(capsys, Path(), ["certify", "other.safetensors", "--out", "new", *CERTIFY], line)
+
+
+def test_certificates_of_another_sigma_say_what_the_model_was_trained_at(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", "run", *CERTIFY, "--sigma", "0.25", "--out", "at-0.25"]) == 0
+    said = "at-0.25 was trained at σ = 0.5 and certified at σ = 0.25."
+    assert said in capsys.readouterr().out
+    header = read_journal(Path("at-0.25/certificates.journal")).header
+    assert header.sigma == 0.25
+    assert read_journal(Path("run/certificates.journal")).header.sigma == 0.5
+    assert main(["verify", "at-0.25", "--target", "run", "--device", "cpu"]) == 0
+    assert main(["report", "at-0.25", "run", "--markdown"]) == 0
+    assert said in capsys.readouterr().out
+    others = ["certify", "run", *CERTIFY, "--out", "at-0.25"]
+    refuses(capsys, Path("at-0.25"), others, "")
+    assert main(["certify", "run", *CERTIFY, "--sigma", "0.5"]) == 0  # its own

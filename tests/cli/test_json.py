@@ -42,17 +42,24 @@ TRAIN += ["--held-out", "3"]
 CERTIFY = ["--n0", "10", "--n", "50", "--data", "pictures", *CPU]
 CALLS: list[tuple[str, ...]] = [
     ("demo", "--out", "demo", *CPU),
+    ("plan", "run", "--radius", "0.1", "0.2", "--price", "2.5", *CPU),
+    ("plan", "--train", "demo-gaussian", "--n", "42", "--radius", "0.5", "--images", "2", *CPU),
     ("train", "demo-gaussian", "--out", "new", *TRAIN),
     ("certify", "run", *CERTIFY),
     ("certify", "run", *CERTIFY, "--radius", "0.1", "--out", "at"),
     ("verify", "run", "--resample", "1", "--data", "pictures", *CPU),
+    ("rescore", "run", "--bound", "runner-up"),
     ("merge", "run", "--out", "merged"),
     ("merge", "at-0.1", "--out", "merged-at"),
     ("attack", "run", "--images", "1", "--m", "2", "--n", "50", "--data", "pictures", *CPU),
     ("predict", "run", "0.png", "1.png", "--n", "50", *CPU),
     ("predict", "run", "0.png", "--n", "50", "--radius", "0.1", *CPU),
+    ("predict", "run", "0.png", "--n", "50", "--seconds", "5", *CPU),
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
+    ("gate", "run", "--radius", "0.1", "--at-least", "0"),
+    ("gate", "run", "--radius", "0", "--worst-class", "0", "--junit", "gate.xml"),
+    ("gate", "at-0.1", "--radius", "0.1", "--baseline", "run", "--not-worse-by", "1"),
     ("history", "run"),
     ("compare", "one.toml", "two.toml", "--seeds", "1", "--skip", "1", "--out", "c", *CERTIFY),
     ("paper",),
@@ -75,6 +82,7 @@ CALLS: list[tuple[str, ...]] = [
     ("export", "run", "--out", "exported.safetensors"),
     ("zoo",),
     ("recipes",),
+    ("recipes", "catrs/mnist-0.25"),
     ("data", "--data", "pictures"),
     ("bench", "--images", "1", "--n", "50", *CPU),
 ]
@@ -86,11 +94,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for split, images in (("train", 13), ("test", 2)):
+        for split, images in (("train", range(13)), ("test", range(13, 15))):
             for c in range(3):
                 place = Path("pictures", split, str(c))
                 place.mkdir(parents=True)
-                for i in range(images):
+                for i in images:
                     Image.new("L", (28, 28), 100 * c + i).save(place / f"{i}.png")
         for c in range(2):
             Image.new("L", (28, 28), 100 * c).save(f"{c}.png")
@@ -114,6 +122,8 @@ def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
     monkeypatch.setattr(zoo, "FOLDER", desk / "package")
     monkeypatch.setattr(rates, "ROUNDS", 1)
+    monkeypatch.setattr(rates, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(rates, "SHORT", 0.0)
     logs = (log_of([0, 0], [0.5, 0.25], name="a"), log_of([0, 1], [1.0, 0.5], name="b"))
     made = demo.Made(logs, Path("curves.png"), Path("report.html"))
     monkeypatch.setattr(demo, "run_demo", lambda *_: made)
@@ -237,6 +247,7 @@ def test_a_mistake_is_a_document_a_line_and_code_2(
     [
         (AuditFailed("image 3"), "not verified", 1, "macer: not verified: image 3\n"),
         (Stopped(15, "stopped"), "stopped", 143, "macer: stopped; begin again\n"),
+        (Stopped(2, "stopped", {"a": 1}), "stopped", 130, "macer: stopped; begin again\n"),
         (KeyboardInterrupt(), "stopped", 130, "macer: interrupted\n"),
         (ZeroDivisionError("a"), "bug", 70, "Traceback (most recent call last)"),
         (OSError(5, "unnamed"), "bug", 70, "Traceback (most recent call last)"),

@@ -23,6 +23,8 @@ DEMO = completed(named_recipe("demo"))
     [
         (["--empty-lr-decays"], {"lr_decays": ()}),
         (["--lr_decays", "3", "--lr-decays=5"], {"lr_decays": (3, 5)}),
+        (["--lr-decays", "2", "3"], {"lr_decays": (2, 3)}),
+        (["--lr-decays", "2", "3", "--k", "2"], {"lr_decays": (2, 3), "k": 2}),
         (["--cross_entropy", "copies"], {"cross_entropy": "copies"}),
         (["--no-flip", "--nesterov"], {"flip": False, "nesterov": True}),
         (["--lam=3"], {"lam": 3.0}),

@@ -12,9 +12,10 @@ WHOLE = "must be a whole number, got"
 NO_MODULE = "Invalid value for --code: must be the name of a module, such as mynets, got my-nets\n"
 MISTAKES = [
     ("certfy run", 'Unknown command "certfy". Did you mean "certify"?'),
-    ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, train, certify, '),
+    ("--sigma 1", 'Unknown command "--sigma". Available commands: demo, plan, train, certify, '),
     # train
     ("train", "train must have a recipe, got none; `macer recipes` lists them\n"),
+    ("train demo --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them, "),
     ("train .", "unknown recipe '.'; `macer recipes` lists them, or name a TOML file\n"),
     ("train demo paper/mnist-0.25", "Unused Tokens: ['paper/mnist-0.25']."),
@@ -28,14 +29,61 @@ MISTAKES = [
     ("train demo --sigmma 1", "unknown flag --sigmma, did you mean 'sigma'?; the loss macer has "),
     (
         "train demo --dataset cifar",
-        "unknown data set 'cifar'; choose from cifar10, fashion-mnist, folder, imagenet, mnist, "
-        "mnist-sample, svhn\n",
+        "unknown data set 'cifar', did you mean 'cifar10'?; choose from cifar10, fashion-mnist, "
+        "folder, imagenet, mnist, mnist-sample, svhn, or name a function of your own as "
+        "package.module:function\n",
     ),
+    ("train demo --size 32", "size must be left out with mnist-sample, whose images have a size "),
+    ("train demo --dataset folder --size big", "size must be N or HEIGHTxWIDTH, each from 1 to "),
+    ("train demo --dataset folder@0", "size must be N or HEIGHTxWIDTH, each from 1 to 1024, got "),
+    ("train demo --skip-damaged yes", "Unused Tokens: ['yes']."),
+    ("train demo --allow-duplicates yes", "Unused Tokens: ['yes']."),
+    (
+        "train demo --dataset folder --data messy --size 8 --epochs 1",
+        "messy/train/cat/cut.png must be a PNG, JPEG, WebP, BMP or TIFF image: cannot identify "
+        "image file; mend or remove it, or add --skip-damaged to go on without it\n",
+    ),
+    (
+        "train demo --dataset folder --data messy --size 8 --skip-damaged",
+        "images must not be in training and test both, got 1 that are: train/cat/a.png is "
+        "test/cat/b.png; remove one of them, or add --allow-duplicates\n",
+    ),
+    ("train demo --dataset nowhere:data", "cannot import module 'nowhere': No module named "),
+    ("train demo --dataset own_data:none", "no function 'none' in module 'own_data'\n"),
+    (
+        "train demo --dataset own_data:fails",
+        "data set own_data:fails must return the train images, got KeyError: 'train'\n",
+    ),
+    ("train demo --dataset own_data:nothing", "data set own_data:nothing, train: data must be "),
+    (
+        "train demo --dataset own_data:letters",
+        "data set own_data:letters, train: labels must be whole numbers, got 'a'; ",
+    ),
+    ("train own.toml", "recipe own.toml names code of its own, own_data:digits; if you trust the "),
+    ("compare own.toml --out new", "recipe own.toml names code of its own, own_data:digits; if "),
     ("train demo --model lenett", "unknown model 'lenett', did you mean 'lenet'?; choose from "),
     ("train demo --code my-nets", NO_MODULE),
     ("train demo --model nowhere:net", "cannot import module 'nowhere': No module named "),
     ("train demo --loss hinge", "unknown loss 'hinge'; choose from macer"),
-    ("train demo --normalise yes", "Unused Tokens: ['yes']."),
+    ("train demo --normalise yes", "unknown normalisation 'yes'; choose from none, data, cohen-"),
+    ("train demo --normalise imagenet", "normalise must have 1 values, one per channel, got "),
+    ("train demo --denoiser blur", 'Invalid value "blur" for --denoiser. Choose from: "none", '),
+    ("train demo --denoiser dncnn", "init must be given with a denoiser, for lenet's weights; add"),
+    ("train denoiser/cifar10-0.25 --denoiser none --data nowhere", "no files of 'cifar10' in "),
+    ("train demo --loss denoising", "denoiser must be given with the loss denoising; add "),
+    ("train demo --init none.pth", "no weights at none.pth: expected a file of torch.save or of "),
+    ("train demo --init zoo:none", "unknown zoo model 'none'"),
+    ("train demo --init large", "no model in large: expected large/model.safetensors\n"),
+    ("train demo --init digit.png", "digit.png must be a file of torch.save or of safetensors; "),
+    ("train demo --init run --normalise 0.5/1", "normalise must be that of run/model.safetensors"),
+    ("train demo --freeze conv3", "freeze must name parts of the network, got conv3, did you "),
+    ("train demo --freeze conv1 conv2 fc*", "freeze must leave something to train, got conv1 conv"),
+    (
+        "train demo --freeze-all-but fc",
+        "freeze_all_but must name parts of the network, got fc, did you",
+    ),
+    ("train demo --new-lr-factor 0", "new_lr_factor must be > 0, got 0.0\n"),
+    ("train demo --new-lr-factor 2", "new_lr_factor must be 1 without an init, got 2.0\n"),
     ("train demo --sigma 0", "sigma must be > 0, got 0.0\n"),
     ("train demo --sigma -0.25", "sigma must be > 0, got -0.25\n"),
     ("train demo --sigma nan", "sigma must be > 0, got nan\n"),
@@ -93,6 +141,7 @@ MISTAKES = [
     ("train demo --filter-lr 0", "filter_lr must be > 0, got 0.0\n"),
     ("train demo --optimizer adam", 'Invalid value "adam" for --optimizer. Choose from: '),
     ("train demo --lr-schedule flat", 'Invalid value "flat" for --lr-schedule. Choose from: '),
+    ("train demo --lr-decays 4 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4 --lr-decays 3", "lr_decays must be ascending, got [4, 3]\n"),
     ("train demo --lr-decays 4.5", 'Invalid value for --lr-decays: unable to convert "4.5"'),
     ("train demo --lr-peak 2", "lr_peak must be in [0, 1], got 2.0\n"),
@@ -127,6 +176,8 @@ MISTAKES = [
     ("train demo --precision fp16", 'Invalid value "fp16" for --precision. Choose from: "auto",'),
     ("train demo --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("train demo --out run", "run holds a run already; continue it with --resume or choose "),
+    ("train run", "run holds a run already; continue it with --resume\n"),
+    ("train run --resume --out new", "out must be left out to continue the run run, got new\n"),
     ("train demo --out large", "large must be a new folder or a run; choose another --out\n"),
     (
         "train demo --out digit.png",
@@ -149,7 +200,50 @@ MISTAKES = [
     ),
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
+    # plan
+    ("plan", "target must be given without train; name a run or a network\n"),
+    ("plan runn", "sigma must be given to plan for runn; add --sigma\n"),
+    ("plan lenet --sigma 1", "dataset must be given to plan for lenet; add --dataset NAME, or "),
+    ("plan lenett --sigma 1 --dataset mnist-sample", "unknown model 'lenett', did you mean "),
+    ("plan lenet --sigma 0 --dataset mnist-sample", "sigma must be > 0, got 0.0\n"),
+    ("plan lenet --sigma 1 --dataset cifar", "unknown data set 'cifar', did you mean "),
+    ("plan lenet --sigma 1 --dataset folder --data nowhere", "no images in nowhere: expected "),
+    ("plan lenet --sigma 1 --shape 1x28 --classes 10", "shape must be channels, height and width"),
+    ("plan lenet --sigma 1 --shape 1x28x28 --classes 0", "classes must be at least 1, got 0\n"),
+    ("plan lenet --sigma 1 --shape 1x28x28", "dataset must be given to plan for lenet; add "),
+    (
+        "plan lenet --sigma 1 --shape 1x28x28 --classes 10 --dataset mnist-sample",
+        "dataset must be left out for a shape and classes, which has its own, got mnist-sample\n",
+    ),
+    ("plan lenet --sigma 1 --shape 1x9x9 --classes 10", "model 'lenet' does not take 1×9×9 images"),
+    ("plan run --sigma 0.25", "sigma must be 0.5, that of run, got 0.25\n"),
+    ("plan run --dataset mnist", "dataset must be left out for run, which has its own, got mnist"),
+    ("plan run --shape 1x28x28", "shape must be left out for run, which has its own, got 1x28x28"),
+    (
+        "plan run --radius 2",
+        "radius must be at most 1.9057, which 100,000 votes for one class certify at sigma 0.5 and "
+        "alpha 0.001, got 2; raise n to 218,105 or sigma to 0.5248\n",
+    ),
+    ("plan run --radius 0.5 --n 39", "radius must be at most 0.4924, which 39 votes for one class"),
+    ("plan run --radius 9", "radius must be at most 1.9057, which 100,000 votes for one class "),
+    ("plan run --radius 0", "radius must be a number > 0, got 0\n"),
+    ("plan run --radius nan", "radius must be a number > 0, got nan\n"),
+    ("plan run --images 0", "images must be at least 1, got 0\n"),
+    ("plan run --n0 0", "n0 must be at least 1, got 0\n"),
+    ("plan run --n 9", "n must be at least 10 to certify anything at alpha 0.001 with the "),
+    ("plan run --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("plan run --bound exact", 'Invalid value "exact" for --bound. Choose from: '),
+    ("plan run --train demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
+    ("plan run --price -1", "price must be at least 0, got -1\n"),
+    ("plan run --price nan", "price must be at least 0, got nan\n"),
+    ("plan run --exact yes", "Unused Tokens: ['yes']."),
+    ("plan run --row-by-row yes", "Unused Tokens: ['yes']."),
+    ("plan run --precision half", 'Invalid value "half" for --precision. Choose from: '),
+    ("plan run --batch-size 0", "batch_size must be at least 1, got 0\n"),
+    ("plan run --code my-nets", NO_MODULE),
+    ("plan run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # certify
+    ("certify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("certify run --code my-nets", NO_MODULE),
     ("certify", 'Command "certify" parameter --target requires an argument.'),
     (
@@ -243,9 +337,15 @@ MISTAKES = [
     ),
     ("certify run --precision half", 'Invalid value "half" for --precision. Choose from: '),
     ("certify run --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
-    ("certify run --sigma 0.25", "sigma must be 0.5, which run was trained with, got 0.25\n"),
+    (
+        "certify run --sigma 0.25",
+        "out must be a folder of its own for another sigma than the training's, 0.5, got sigma "
+        "0.25; add --out FOLDER\n",
+    ),
+    ("certify run --sigma 0.25 --out run", "out must be a folder of its own for another sigma "),
+    ("certify run --sigma -1 --out new", "sigma must be > 0, got -1.0\n"),
     ("certify run --sigma much", 'Invalid value for --sigma: unable to convert "much"'),
-    ("certify run --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("certify run --dataset cifar", "unknown data set 'cifar', did you mean 'cifar10'?; "),
     ("certify run --dataset mnist --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("certify run --dataset mnist --data cut", "cut/MNIST/raw/t10k-images-idx3-ubyte must "),
     (
@@ -255,6 +355,18 @@ MISTAKES = [
     (
         "certify run --dataset folder --data few",
         "run knows 10 classes, the data set has 3; choose another --dataset\n",
+    ),
+    ("certify run --size 32", "size must be left out with mnist, whose images have a size of "),
+    ("certify run --skip-damaged yes", "Unused Tokens: ['yes']."),
+    ("certify run --allow-duplicates yes", "Unused Tokens: ['yes']."),
+    (
+        "certify run --dataset folder --data large --size 30",
+        "run takes 1×28×28 images, those of folder@30 are 1×30×30\n",
+    ),
+    (
+        "certify run --dataset folder --data messy --size 28 --skip-damaged",
+        "images must not be in training and test both, got 1 that are: test/cat/b.png is "
+        "train/cat/a.png; remove one of them, or add --allow-duplicates\n",
     ),
     ("certify run --start -1", "start must be at least 0, got -1\n"),
     ("certify run --start 200", "no image i has 200 ≤ i < 200 and i % 1 = 0\n"),
@@ -267,6 +379,17 @@ MISTAKES = [
         "held_out needs a run that held images out, got run; train it with --held-out N\n",
     ),
     ("certify run --batch-size 0", "batch_size must be at least 1, got 0\n"),
+    (
+        "certify run --seconds 5 --out new",
+        "seconds must be left out with the clopper-pearson bound, which needs all n samples, got "
+        "5; add --bound anytime\n",
+    ),
+    ("certify run --seconds 0 --bound anytime --out new", "seconds must be > 0, got 0.0\n"),
+    (
+        "certify run --seconds 1 --bound anytime --soft-betas 2 --out new",
+        "soft_betas must be left out with seconds, got [2.0]\n",
+    ),
+    ("certify run --radius 0.1 --bound anytime", "bound must be clopper-pearson with a radius, "),
     ("certify run --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("certify run --out digit.png", "cannot use digit.png: File exists\n"),
     (
@@ -282,6 +405,7 @@ MISTAKES = [
     ("certify zoo:none --weights digit.png", "unknown zoo model 'none'"),
     # predict
     ("predict", 'Command "predict" parameter RUN requires an argument.'),
+    ("predict run digit.png --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("predict run", "images must name at least one file, got none\n"),
     ("certify run --exact yes", "Unused Tokens: ['yes']."),
     ("certify run --row-by-row yes", "Unused Tokens: ['yes']."),
@@ -291,9 +415,23 @@ MISTAKES = [
     ),
     ("certify run --score yes", "Unused Tokens: ['yes']."),
     ("certify run --family yes", "Unused Tokens: ['yes']."),
+    ("rescore", 'Command "rescore" parameter RUN requires an argument.'),
+    ("rescore runn", "no certificates in runn: expected runn/certificates.journal\n"),
+    ("rescore zoo:none", "unknown zoo model 'none'"),
+    ("rescore at-0.1", "certificates must be of largest radii, got those of radius 0.1: how many "),
+    ("rescore run --bound wald", 'Invalid value "wald" for --bound. Choose from: '),
+    (
+        "rescore run --bound bernstein",
+        "bound must be one of clopper-pearson, runner-up for counts of clopper-pearson, got "
+        "bernstein\n",
+    ),
+    ("rescore run --alpha 1", "alpha must be between 0 and 1, got 1.0\n"),
+    ("rescore run --alpha nan", "alpha must be between 0 and 1, got nan\n"),
+    ("rescore run --bound runner-up --out digit.png", "cannot use digit.png: File exists\n"),
     ("merge --out new", "parts must name at least one folder with certificates, got none\n"),
     ("merge runn --out new", "no certificates in runn: expected runn/certificates.journal\n"),
     ("merge run --out digit.png", "cannot use digit.png: File exists\n"),
+    ("verify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("verify runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("verify run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
     ("verify zoo:none", "unknown zoo model 'none'"),
@@ -310,9 +448,25 @@ MISTAKES = [
     ("verify run --start 1.5", "Invalid value for --start: must be a whole number, got 1.5"),
     ("verify run --stop x", "Invalid value for --stop: must be a whole number, got x"),
     ("verify run --skip 1.5", "Invalid value for --skip: must be a whole number, got 1.5"),
+    ("verify run --size 32", "size must be left out with mnist, whose images have a size of "),
+    ("verify run --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("verify run --skip-damaged yes", "Unused Tokens: ['yes']."),
+    ("attack run --size 32", "size must be left out with mnist, whose images have a size of "),
+    ("attack run --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("attack run --skip-damaged yes", "Unused Tokens: ['yes']."),
+    ("compare demo --out new --size 32", "size must be left out with mnist-sample, whose images "),
+    ("compare demo --out new --dataset cifar", "unknown data set 'cifar'; choose from "),
+    ("compare demo --out new --skip-damaged yes", "unknown recipe 'yes'; `macer recipes` lists "),
+    ("compare demo --out new --allow-duplicates yes", "unknown recipe 'yes'; `macer recipes` "),
+    (
+        "pack os:x --sigma 1 --dataset mnist --out new --size 9",
+        "size must be left out with mnist, ",
+    ),
+    ("pack os:x --sigma 1 --dataset mnist --out new --skip-damaged yes", "Unused Tokens: ['yes']."),
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("verify run --code my-nets", NO_MODULE),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
+    ("attack run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("attack runn", "no certificates in runn: expected runn/certificates.journal\n"),
     ("attack zoo:none", "unknown zoo model 'none'"),
     ("attack run --target nots:none", "cannot import module 'nots': No module named 'nots'; "),
@@ -332,10 +486,10 @@ MISTAKES = [
     ("attack run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     ("predict runn digit.png", "no run or model at runn; name a run folder or a model file\n"),
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
-    ("predict run digitt.png", "no image at digitt.png: expected a PNG or JPEG file\n"),
-    ("predict run large", "no image at large: expected a PNG or JPEG file\n"),
-    ("predict run text.png", "text.png must be a PNG or JPEG image: cannot identify image file"),
-    ("predict run cut.png", "cut.png must be a whole PNG or JPEG image: "),
+    ("predict run digitt.png", "no image at digitt.png: expected a PNG, JPEG, WebP, BMP or TIFF "),
+    ("predict run large", "no image at large: expected a PNG, JPEG, WebP, BMP or TIFF "),
+    ("predict run text.png", "text.png must be a PNG, JPEG, WebP, BMP or TIFF image: "),
+    ("predict run cut.png", "cut.png must be a whole PNG, JPEG, WebP, BMP or TIFF image: "),
     (
         "predict run narrow.png",
         "narrow.png must be a 1×28×28 image for this model, got 1×28×20; resize it\n",
@@ -353,8 +507,29 @@ MISTAKES = [
         "predict run digit.png --row-by-row",
         "row_by_row must be False, as for the certificates in run, got True; add --no-row-by-row\n",
     ),
+    ("predict run digit.png --bound bernstein", 'Invalid value "bernstein" for --bound. Choose '),
+    (
+        "predict run digit.png --bound runner-up --radius 0.1",
+        "bound must be clopper-pearson with a radius, got runner-up\n",
+    ),
     ("predict run digit.png --radius 9", "radius must be below 1.5854, the most that "),
     ("predict run digit.png --radius -1", "radius must be "),
+    ("predict run digit.png --bound wald", 'Invalid value "wald" for --bound. Choose from: '),
+    (
+        "predict run digit.png --bound anytime --radius 0.1",
+        "bound must be clopper-pearson with a radius, got anytime; leave --bound out\n",
+    ),
+    (
+        "predict run digit.png --seconds 1 --radius 0.1",
+        "bound must be clopper-pearson with a radius, got anytime; leave --seconds out\n",
+    ),
+    (
+        "predict run digit.png --seconds 1 --bound clopper-pearson",
+        "bound must be anytime with seconds, got clopper-pearson; leave --bound out\n",
+    ),
+    ("predict run digit.png --seconds 0", "seconds must be > 0, got 0.0\n"),
+    ("predict run digit.png --seconds inf", "seconds must be > 0, got inf\n"),
+    ("predict run digit.png --seconds 1 --n 9", "n must be at least 12 to certify anything at "),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("predict run digit.png --code my-nets", NO_MODULE),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
@@ -375,9 +550,17 @@ MISTAKES = [
     ),
     ("report run --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
     ("report run --skip 0", "skip must be at least 1, got 0\n"),
+    ("report run --intervals yes", "no log at yes: expected a run folder or a log file\n"),
     ("report run --radii -1", "radii must be finite and ≥ 0, got -1\n"),
     ("report run --radii 1 1.0", "radii must differ in six digits, got 1.00, 1.00\n"),
-    ("report run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("report run --title some", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --labels a", "plot must be given with title, labels and envelope; add --plot "),
+    ("report run --envelope", "plot must be given with title, labels and envelope; add --plot "),
+    (
+        "report run --plot a.png --labels a b",
+        "labels must be as many as the logs, 1, got 2: a, b\n",
+    ),
+    ("report run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
     (
@@ -385,6 +568,70 @@ MISTAKES = [
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
     ("report at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
+    # gate
+    ("gate", 'Command "gate" parameter RUN requires an argument.\n'),
+    ("gate run --at-least 0.5", 'Command "gate" parameter --radius requires an argument.\n'),
+    ("gate runn --radius 0.1 --at-least 0.5", "no log at runn: expected a run folder or a log "),
+    ("gate large --radius 0.1 --at-least 0.5", "no certificates in large: expected large/cert"),
+    ("gate zoo:none --radius 0.1 --at-least 0.5", "unknown zoo model 'none'"),
+    ("gate run --radius -1 --at-least 0.5", "radius must be a number ≥ 0, got -1.0\n"),
+    ("gate run --radius nan --at-least 0.5", "radius must be a number ≥ 0, got nan\n"),
+    (
+        "gate at-0.1 --radius 0.2 --at-least 0.5",
+        "radius must be at most 0.1, that of the certificates of at-0.1, got 0.2; certify without ",
+    ),
+    ("gate run --radius 0.1", "gate must have a requirement, got none; add --at-least 0.6, "),
+    ("gate run --radius 0.1 --at-least 60", "at_least must be from 0 to 1, got 60\n"),
+    ("gate run --radius 0.1 --at-least nan", "at_least must be from 0 to 1, got nan\n"),
+    ("gate run --radius 0.1 --worst-class -0.1", "worst_class must be from 0 to 1, got -0.1\n"),
+    (
+        "gate run --radius 0.1 --baseline run",
+        "not_worse_by must be given with baseline; add --not-worse-by\n",
+    ),
+    (
+        "gate run --radius 0.1 --not-worse-by 0.01",
+        "baseline must be given with not_worse_by; add --baseline\n",
+    ),
+    (
+        "gate run --radius 0.1 --baseline run --not-worse-by -1",
+        "not_worse_by must be from 0 to 1, got -1\n",
+    ),
+    (
+        "gate run --radius 0.1 --baseline runn --not-worse-by 0.1",
+        "no log at runn: expected a run folder or a log ",
+    ),
+    (
+        "gate run --radius 0.05 --baseline at-0.1 --not-worse-by 0.1",
+        "baseline must be certified at radius 0.05 or without --radius, got 0.1; at another ",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --confidence 95",
+        "confidence must be between 0 and 1, got 95\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --confidence 1",
+        "confidence must be between 0 and 1, got 1\n",
+    ),
+    ("gate run --radius 0.1 --at-least 0.5 --alpha 2", "alpha must be between 0 and 1, got 2\n"),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --alpha 0.01",
+        "alpha must be 0.001, as run records it, got 0.01\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --start 6",
+        "no image of run is left by start 6, stop None, skip 1: the log has ",
+    ),
+    ("gate run --radius 0.1 --at-least 0.5 --stop x", f"Invalid value for --stop: {WHOLE} x\n"),
+    ("gate run --radius 0.1 --at-least 0.5 --skip 0", "skip must be at least 1, got 0\n"),
+    ("gate run --radius 0.1 --at-least 0.5 --partial yes", "Unused Tokens: ['yes']."),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --junit a.txt",
+        "path of a JUnit file must end in .xml, got 'a.txt'\n",
+    ),
+    (
+        "gate run --radius 0.1 --at-least 0.5 --junit nowhere/a.xml",
+        "no folder nowhere to write a.xml into: make it first\n",
+    ),
     ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
     # history
     ("history", "runs must name at least one run folder, got none\n"),
@@ -394,7 +641,7 @@ MISTAKES = [
         "run must have looked at held-out images, got none in run/metrics.jsonl; ",
     ),
     ("history run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
-    ("history run --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("history run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
@@ -436,7 +683,7 @@ MISTAKES = [
     ("paper table-1 --skip 0", "skip must be at least 1, got 0\n"),
     ("paper table-1 --latex --markdown", "choose one of --latex and --markdown\n"),
     ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
-    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png or .pdf, got 'a.jpg'\n"),
+    ("paper figure-1 --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     (
         "paper figure-4 --plot a.png",
@@ -480,7 +727,7 @@ MISTAKES = [
     ("pack lenet --sigma 1 --dataset mnist --out new", "weights must be given to certify lenet; "),
     ("pack lenett --sigma 1 --dataset mnist --out new", "no run or model at lenett; name a run "),
     ("pack run --sigma 1 --dataset mnist --out new", "network must be one by its name, got run, "),
-    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt'; choose from "),
+    ("pack os:x --sigma 1 --dataset mnistt --out new", "unknown data set 'mnistt', did you mean "),
     ("pack os:x --sigma 1 --dataset mnist --data nowhere --out new", "no files of 'mnist' in "),
     (
         "pack lenet --weights none.pt --sigma 1 --dataset mnist --out new",
@@ -495,7 +742,14 @@ MISTAKES = [
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("demo here", "Unused Tokens: ['here']."),
     ("zoo none", "Unused Tokens: ['none']."),
-    ("recipes demo", "Unused Tokens: ['demo']."),
+    ("recipes demmo", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` lists them\n"),
+    ("recipes demo sample", "Unused Tokens: ['sample']."),
+    ("certify mnist-0.50", "no run or model at mnist-0.50, did you mean 'zoo:mnist-0.50'?; name "),
+    ("predict zoo-mnist-0.50 digit.png", "no run or model at zoo-mnist-0.50, did you mean 'zoo:"),
+    (
+        "certify run --dataset fashion_mnist",
+        "unknown data set 'fashion_mnist', did you mean 'fashion-mnist'?; choose from cifar10, ",
+    ),
     ("data mnist", "Unused Tokens: ['mnist']."),
     ("data --data", 'Command "data" parameter --data requires an argument.'),
     ("data --download cifar", "no download for data set 'cifar'; choose from cifar10, "),
@@ -531,7 +785,8 @@ def test_every_argument_of_every_command_is_mistaken_once() -> None:
         parameters = app[name].assemble_argument_collection()
         flags = {str(argument.name) for argument in parameters if argument.show}
         flags -= {"--fields", "--settings", "--recipe", "--target"}
-        flags -= {"RUN", "RUNS", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
+        flags -= {"RUN", "RUNS", "TARGET", "ITEM", "IMAGES", "LOGS", "RECIPES", "PARTS", "NETWORK"}
+        flags -= {"NAME"}
         assert flags or name in ("recipes", "zoo")
         unmistaken = {flag for flag in flags if f"{flag} " not in f"{text} "}
         assert not unmistaken, (name, unmistaken)

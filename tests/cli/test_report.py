@@ -3,7 +3,10 @@
 import csv
 import gzip
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,13 @@ def test_report_writes_pictures_and_a_page(
         assert (tmp_path / name).read_bytes().startswith(start)
         assert "0.691" in page.read_text("utf-8")
         assert capsys.readouterr().out.endswith(f"curves: {tmp_path / name}\npage: {page}\n")
+
+
+def test_a_backend_of_a_notebook_does_not_matter(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "macer", "report", LOGS[0], "--plot", str(tmp_path / "a.svg")]
+    environment = {**os.environ, "MPLBACKEND": "module://no_such.backend"}
+    assert subprocess.run(command, env=environment, capture_output=True).returncode == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_the_page_of_a_run_has_the_sha256_of_its_weights(at_desk: Path, tmp_path: Path) -> None:

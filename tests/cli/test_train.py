@@ -29,6 +29,23 @@ def test_a_trained_run_is_ready_to_certify(
     assert (copied_run / "model.safetensors").read_bytes() == before
 
 
+def test_a_run_is_continued_by_its_folder_alone(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, "--resume"]) == 0
+    by_recipe = capsys.readouterr()
+    for folder in ("run", "run/", "./run"):
+        assert main(["train", folder, "--resume", "--device", "cpu"]) == 0
+        assert capsys.readouterr() == by_recipe
+    refuses(
+        capsys, Path(), ["train", "run"], "run holds a run already; continue it with --resume\n"
+    )
+    elsewhere = ["train", "run", "--resume", "--out", "other"]
+    refuses(capsys, Path(), elsewhere, "out must be left out to continue the run run, got other\n")
+    other = ["train", "run", "--resume", "--k", "2", "--device", "cpu"]
+    refuses(capsys, Path(), other, "k must be 1 to resume run, got 2\n")
+
+
 def test_a_run_is_named_after_its_recipe(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from data_files import refused
 from PIL import Image
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from macer.data.arrays import as_split, class_names
 from macer.data.sets import Split, load
 from macer.errors import Mistake
-from macer.runs.run import load_model
+from macer.runs.trained_model import load_model
 from macer.training.loop import train
 
 SPLIT = tiny_split()
@@ -122,7 +123,63 @@ def test_a_trained_model_tells_that_its_images_were_arrays(tmp_path):
     assert (card.dataset, card.classes) == ("arrays", ("0", "1", "2"))
 
 
+class Columns:
+    """A data set with columns, as Hugging Face's datasets have them."""
+
+    def __init__(self, columns, names=None):
+        self.columns, self.column_names = columns, list(columns)
+        feature = type("ClassLabel", (), {"names": names})()
+        self.features = dict.fromkeys(columns, feature) if names else None
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return iter(self.columns[key])  # some versions give a column that is no list
+        return {name: column[key] for name, column in self.columns.items()}
+
+
+@pytest.mark.parametrize("names", [("image", "label"), ("img", "labels")])
+def test_columns_of_pillow_images_are_the_images_and_their_labels(names):
+    levels = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+    image, label = names
+    columns = {"id": list("abcd"), image: [Image.fromarray(i) for i in levels]}
+    data = Columns(columns | {label: [0, 1, 1, 2]}, names=["cat", "dog", "emu"])
+    split = as_split(data)
+    assert np.array_equal(split.images, levels.transpose(0, 3, 1, 2))
+    assert split.labels.tolist() == [0, 1, 1, 2] and split.dataset == "arrays"
+    assert class_names(None, split) == ("cat", "dog", "emu")
+    assert class_names(("a", "b", "c"), split) == ("a", "b", "c")
+    data.features = None
+    assert class_names(None, as_split(data)) == ("0", "1", "2")
+
+
+def test_a_split_keeps_its_classes_and_files():
+    images = np.random.default_rng(0).integers(0, 256, (3, 1, 4, 4), np.uint8)
+    split = Split(images, np.arange(3) % 2, "folder@4", ("cat", "dog"), ("a", "b", "c"))
+    again = as_split(split)
+    assert (again.dataset, again.classes, again.files) == (
+        split.dataset,
+        split.classes,
+        split.files,
+    )
+    assert class_names(None, again) == ("cat", "dog")
+    assert again.part(1).files == ("b", "c")
+
+
 # refusal
+
+
+def test_columns_without_images_or_labels_are_refused():
+    with refused("data must have the columns image and label, got id, label; data.rename_column"):
+        as_split(Columns({"id": ["a"], "label": [0]}))
+
+
+def test_columns_of_images_of_several_sizes_are_refused():
+    images = [Image.new("RGB", (4, 4)), Image.new("RGB", (5, 4))]
+    with refused("images must be an array, got list of parts of different shapes"):
+        as_split(Columns({"image": images, "label": [0, 1]}))
 
 
 def with_value(array, value):
@@ -133,7 +190,9 @@ def with_value(array, value):
 
 FORMS_TEXT = "(images, labels), a sequence of (image, label) pairs, or what macer.data.load returns"
 REMEDY = "give the dataset of a loader, labels beside images"
-NORMALISED = "give them as they were before they were normalised: TrainRecipe(normalise=True) does"
+NORMALISED = (
+    "give them as they were before they were normalised: TrainRecipe(normalise='data') does"
+)
 CHANNELS_LAST = (
     "images.transpose(0, 3, 1, 2) of an array or .permute(0, 3, 1, 2) of a tensor puts them there"
 )

@@ -106,7 +106,9 @@ def test_the_command_shows_the_share_the_rate_and_the_time_left(
     assert (tmp_path / "a").read_bytes() == content
     lines = shown.getvalue().splitlines()
     assert all(
-        re.fullmatch(r"downloading archive.bin: \d+%, [\d,]+ bytes/s, \d+ s left", line)
+        re.fullmatch(
+            r"downloading archive.bin: \d+%, [\d,]+ bytes/s, \d+ s gone(, \d+ s left)?", line
+        )
         for line in lines
     )
     shares = [line.split()[2] for line in lines]

@@ -16,7 +16,8 @@ from macer.data.fingerprint import fingerprint
 from macer.data.image_files import random_box, read_middle
 from macer.data.sets import Split, classes_of, load, located
 from macer.models.build import build_model
-from macer.runs.run import ModelCard, load_model, save_model
+from macer.runs.run import ModelCard
+from macer.runs.trained_model import load_model, save_model
 from macer.training.loop import train
 from macer.training.validation import validate
 
@@ -93,7 +94,7 @@ def test_nothing_is_read_before_it_is_asked_for(imagenet):
     assert images.shape == (6, 3, 224, 224)
     assert labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert np.asarray(images[[1, 5]]).shape == (2, 3, 224, 224)
-    with refused(f"{folder / WNIDS[0]}_0.JPEG must be a PNG or JPEG image"):
+    with refused(f"{folder / WNIDS[0]}_0.JPEG must be a PNG, JPEG, WebP"):
         np.asarray(images[:1])
 
 

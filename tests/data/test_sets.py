@@ -151,7 +151,7 @@ def test_the_samples_statistics_are_near_the_published():
 
 def test_an_unknown_data_set_is_refused():
     names = "cifar10, fashion-mnist, folder, imagenet, mnist, mnist-sample, svhn"
-    with refused(f"unknown data set 'cifar'; choose from {names}"):
+    with refused(f"unknown data set 'cifar', did you mean 'cifar10'?; choose from {names}"):
         load("cifar", "train")
     with refused("unknown data set 'cifar'"):
         classes_of("cifar")
@@ -211,7 +211,7 @@ def test_the_first_label_that_is_no_class_is_refused(tmp_path, label, monkeypatc
     ("arguments", "message"),
     [
         ((3, "train"), "unknown data set 3; choose from cifar10, "),
-        ((["mnist"], "train"), "unknown data set ['mnist']; choose from cifar10, "),
+        ((["mnist"], "train"), "unknown data set ['mnist'], did you mean 'mnist'?; choose from "),
         (("mnist-sample", "valid"), "split must be train or test, got 'valid'"),
         (("mnist", "train", 3), "folder must be the path of the data sets, got 3"),
         (("mnist", "train", "nowhere"), "no files of 'mnist' in nowhere: expected "),

@@ -70,7 +70,10 @@ def test_a_wrong_label_counts_nothing_however_large_its_radius(certified):
     assert replace(certified, records=wrong).acr == 0
     assert replace(certified, records=wrong).accuracy() == 0
     assert certified.accuracy() == np.mean(
-        [r.certificate.label not in (ABSTAIN,) and r.certificate.label == r.label for r in certified]
+        [
+            r.certificate.label not in (ABSTAIN,) and r.certificate.label == r.label
+            for r in certified
+        ]
     )
 
 

@@ -253,7 +253,9 @@ def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     assert main(["paper", "table-1", "--only", "0.25"]) == 0
     assert "`macer paper table-1 --only 0.25 --train` makes them" in capsys.readouterr().out
     assert main(["paper", "table-8", "--markdown", "--start", "0", "--stop", "500"]) == 0
-    assert "| MACER-0.25, 440 epochs | 0.25 | here |" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "| MACER-0.25, 440 epochs | 0.25 | here |" in out
+    assert "in place of the paper's 500 images: start 0, stop 500, skip 1\n" in err
     assert main(["paper", "table-8", "--latex"]) == 0
     latex = capsys.readouterr().out
     assert r"\begin{tabular}" in latex and "--train" not in latex

@@ -58,7 +58,10 @@ def test_settings_that_the_recipe_leaves_to_its_loss_can_vary():
         (["=1"], "vary must be NAME=VALUE"),
         (["lam=1", "lam=2"], "vary must name each field once, got lam twice"),
         (["lam=1,1"], "vary must give different values to lam, got 1,1"),
-        (["gama=1"], "vary must name fields of the recipe or settings of its loss, got 'gama', did"),
+        (
+            ["gama=1"],
+            "vary must name fields of the recipe or settings of its loss, got 'gama', did",
+        ),
         (["eta=1"], "vary must name fields of the recipe or settings of its loss, got 'eta'"),
         (["seed=1,2"], "vary must not name the seed; --seeds trains every variant with several"),
         (["sigma=much"], "sigma must be a number"),

@@ -54,6 +54,24 @@ def test_ordinary_noise_is_normal():
     assert kstest(z, norm.cdf).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("shape", [(7,), (1, 50), (2, 3, 4, 5)])
+def test_inputs_of_any_shape_are_certified_by_modules_and_by_callables(shape):
+    def half_space(x):
+        margin = x.reshape(len(x), -1).sum(1) / len(x[0].reshape(-1)) ** 0.5
+        return torch.stack([-margin, margin], dim=1)
+
+    class HalfSpace(torch.nn.Module):
+        def forward(self, x):
+            assert x.is_cuda and x.shape[1:] == shape
+            return half_space(x)
+
+    inputs = torch.full((1, *shape), 0.5 / torch.Size(shape).numel() ** 0.5, device="cuda")
+    for model in (HalfSpace(), lambda x: half_space(torch.from_numpy(x))):
+        [certificate] = certify(model, inputs, sigma=0.5, n=10_000, value_range=None)
+        assert certificate.label == 1 and not certificate.exact
+        assert 0.42 < certificate.radius <= 0.5
+
+
 def test_certificates_do_not_depend_on_the_batch_size():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)).double().cuda()

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+from processes import surroundings
 from torch import fx, nn
 from torch.nn import functional as F
 
@@ -97,19 +98,12 @@ STAND_IN = """
 
 # The session is a part of the network, which cannot be copied then.
 ONNX = """
-    import numpy as np, onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
+    import onnxruntime
+    from onnx_file import onnx_of
 
-    weight = numpy_helper.from_array(np.eye(16, 3, dtype=np.float32), "w")
-    graph = helper.make_graph(
-        [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
-        [weight],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    file = helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    layer = nn.Linear(16, 3)
+    nn.init.eye_(layer.weight), nn.init.zeros_(layer.bias)
+    file = onnx_of(nn.Sequential(layer))
 
     class Net(nn.Module):
         def __init__(self):
@@ -117,9 +111,9 @@ ONNX = """
             self.session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
 
         def forward(self, x):
-            return torch.from_numpy(self.session.run(None, {"x": x.numpy()})[0])
+            return torch.from_numpy(self.session.run(None, {"x": x.flatten(1).numpy()})[0])
 """
-HAS_ONNX = find_spec("onnx") and find_spec("onnxruntime")
+HAS_ONNX = find_spec("onnxruntime")
 
 ASK = """
     image = torch.zeros(1, 4, 4, dtype=torch.uint8)
@@ -138,7 +132,7 @@ def end_of(network):
     program = textwrap.dedent(network) + textwrap.dedent(ASK)
     program = f"{imports}from macer import Smooth, certify, for_inference\n{program}"
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("network", [STAND_IN, *([ONNX] if HAS_ONNX else [])])

@@ -80,12 +80,17 @@ def test_ordinary_noise_is_normal():
     assert abs(z.mean()) < 0.04 and abs(z.std() - 1) < 0.03 and abs(z).max() > 3
 
 
-def ordinary_noise():
-    """The noise of chunk 3 of image 9, in units of σ."""
+@pytest.mark.parametrize("shape", [(100,), (4, 25), (2, 5, 5, 2)])
+def test_noise_does_not_depend_on_the_shape_of_inputs(shape):
+    np.testing.assert_array_equal(ordinary_noise(*shape), ordinary_noise())
+
+
+def ordinary_noise(*shape):
+    """The noise of chunk 3 of image 9, in units of σ; of 5 × 5 pixels with 4 channels, or other."""
     from macer.kernels.noise import GpuNoise
 
-    batch = torch.zeros(CHUNK, 5, 5, 4)
-    noise = GpuNoise(torch.full((1, 5, 5, 4), 0.5), SEED, int(PURPOSE), None, rows=CHUNK)
+    batch = torch.zeros(CHUNK, *(shape or (5, 5, 4)))
+    noise = GpuNoise(torch.full_like(batch[:1], 0.5), SEED, int(PURPOSE), None, rows=CHUNK)
     noise.fill(batch, torch.tensor([[0], [3], [9]]), 0.25)
     return ((batch - 0.5).double() / 0.25).flatten().numpy()
 

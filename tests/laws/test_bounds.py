@@ -26,7 +26,7 @@ SPLIT = Split(np.full((2, 1, 4, 4), 200, np.uint8), np.ones(2, np.int64))
 # Names that say nothing, or the wrong thing; each with the bound that it stands for.
 STRANGE = {
     "softest-bernstein": "clopper-pearson",
-    "runner-up": "clopper-pearson",
+    "only-one": "runner-up",
     "clopper-pearson-votes": "hoeffding",
     "hard": "bernstein",
 }

@@ -18,8 +18,9 @@ from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import named_recipe
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Run, load_model, open_run, save_model
+from macer.runs.run import Run, open_run
 from macer.runs.seals import ensure_key, key_file
+from macer.runs.trained_model import load_model, save_model
 from macer.system.user_code import own_modules
 from macer.training.teachers import load_teachers
 

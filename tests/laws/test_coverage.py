@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from macer.certification.certificate import ABSTAIN, Certificate
+from macer.certification.conclusions import conclude
 from macer.certification.largest_radius import certify, predict
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.exact_noise import BITS, levels
 from macer.smoothing.radius import radius_lower
+from macer.smoothing.tally import Tally
 
 pytestmark = pytest.mark.slow
 
@@ -238,6 +240,24 @@ def at_level(bed: Bed, certificates: list[Certificate], alpha: float, n: int = N
     return with_bounds(bed, certificates, clopper_pearson_lower(counts, n, alpha))
 
 
+def by_runner_up(bed: Bed, certificates: list[Certificate], alpha: float, n: int = N):
+    """The certificates that the runner-up bound gives from the same counts."""
+    selection, estimation = (
+        torch.tensor([getattr(c, name) for c in certificates])
+        for name in ("selection", "estimation")
+    )
+    tallies = (Tally(votes, votes, votes) for votes in (selection, estimation))
+    return conclude(*tallies, sigma=bed.sigma, n=n, alpha=alpha, bound="runner-up")
+
+
+def false_bounds(bed, certificates) -> int:
+    """Certificates of which one of both bounds is false."""
+    return sum(
+        bed.p[c.selected] < c.p_a or np.delete(bed.p, c.selected).max() > c.p_b
+        for c in certificates
+    )
+
+
 def due(p: float, alpha: float, n: int = N) -> float:
     """How often Clopper and Pearson's bound exceeds p: P(count ≥ k) for the least k allowed."""
     tails = binom.sf(np.arange(-1, n), n, p)
@@ -285,6 +305,32 @@ def test_a_certificate_is_false_at_most_at_rate_alpha_and_its_bound_as_often_as_
         check_rate(false_labels(bed, at_alpha), IMAGES, alpha)
     if bed.p.max() > 0.6:  # and not because it abstains
         assert sum(c.label == bed.label for c in certificates) > IMAGES / 2
+
+
+@pytest.mark.parametrize("name", BEDS | TIES)
+def test_a_certificate_by_the_runner_up_bound_is_false_at_most_at_rate_alpha(name):
+    bed, certificates = certificates_of(name)
+    for alpha in LEVELS:
+        at_alpha = by_runner_up(bed, certificates, alpha)
+        check_rate(false_bounds(bed, at_alpha), IMAGES, alpha)
+        check_rate(false_labels(bed, at_alpha), IMAGES, alpha)
+        if name in TIES:
+            check_rate(sum(c.label != ABSTAIN for c in at_alpha), IMAGES, alpha)
+
+
+def test_the_runner_up_bound_certifies_a_class_that_has_no_majority():
+    bed, certificates = certificates_of("interval, no majority")
+    ours = by_runner_up(bed, certificates, 0.05)
+    assert bed.p.max() < 0.5
+    assert sum(c.label == bed.label for c in certificates) < 0.05 * IMAGES
+    assert sum(c.label == bed.label for c in ours) > 0.05 * IMAGES
+
+
+def test_certify_concludes_by_the_runner_up_bound_what_is_checked_here():
+    bed, certificates = certificates_of("interval, inside")
+    copies = bed.image.expand(200, -1, -1, -1)
+    ours = certify(bed.model, copies, sigma=bed.sigma, n0=N0, n=N, alpha=0.05, bound="runner-up")
+    assert [replace(c, exact=True) for c in ours] == by_runner_up(bed, certificates[:200], 0.05)
 
 
 @pytest.mark.parametrize("name", ["half-space", "tie of two"])
@@ -345,6 +391,14 @@ def test_an_estimate_in_place_of_the_bound_is_noticed(alpha):
         check_bounds(bed, tampered, alpha)
     with pytest.raises(AssertionError, match="too many are false"):
         check_rate(false_labels(bed, tampered), IMAGES, alpha)
+
+
+def test_an_estimate_in_place_of_the_runner_ups_bound_is_noticed():
+    bed, certificates = certificates_of("interval, no majority")
+    ours = by_runner_up(bed, certificates, 0.05)
+    tampered = [replace(c, p_b=np.sort(c.estimation)[-2] / N) for c in ours]
+    with pytest.raises(AssertionError, match="too many are false"):
+        check_rate(false_bounds(bed, tampered), IMAGES, 0.05)
 
 
 def test_selecting_a_class_on_the_samples_that_bound_it_is_noticed():

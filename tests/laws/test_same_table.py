@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -27,6 +28,10 @@ ORDERS = ("natural", "reversed", "shuffled")
 
 # Certified in blocks of four images at a time, the last chunk of each image padded.
 RECIPE = CertifyRecipe(n0=20, n=1150, alpha=0.01)
+
+
+def recipe_by(bound: str) -> CertifyRecipe:
+    return replace(RECIPE, bound=bound)
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +93,23 @@ def test_one_table_for_every_batch_size_number_of_workers_and_order(tmp_path, ex
     check_variety(tables[1, 1, "natural"])
 
 
+@pytest.mark.parametrize(
+    ("bound", "columns"), [("runner-up", b"\tcounts\tp_b"), ("anytime", b"\tcounts")]
+)
+def test_one_table_by_other_bounds(tmp_path, bound, columns):
+    target, split = target_of(small_network()), first_images(IMAGES)
+    recipe = recipe_by(bound)
+    first, *others = (
+        table(
+            target, split, tmp_path / order, recipe, batch_size=size, workers=workers, order=order
+        )
+        for size, workers, order in zip((1, 64, 1000), WORKERS, ORDERS, strict=True)
+    )
+    assert others == [first, first]
+    assert first.splitlines()[0].endswith(columns)
+    check_variety(first)
+
+
 def check_variety(content: bytes) -> None:
     """A table of equal rows would be the same by chance."""
     rows = [line.split(b"\t") for line in content.splitlines()[1:]]
@@ -124,7 +146,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.append(sys.argv[1])
 from macer.smoothing.exact_noise import levels
-from test_same_table import IMAGES, SIGMA, first_images, small_network, table, target_of
+from test_same_table import IMAGES, SIGMA, first_images, recipe_by, small_network, table, target_of
 
 target, split = target_of(small_network()), first_images(IMAGES)
 levels(SIGMA)
@@ -133,7 +155,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         try:
-            table(target, split, Path(folder))
+            table(target, split, Path(folder), recipe_by(sys.argv[2]))
             os._exit(0)
         finally:
             os._exit(1)
@@ -145,18 +167,19 @@ for line in sys.stdin:
 
 
 @pytest.mark.slow
-def test_one_table_after_two_hundred_kills(tmp_path):
+@pytest.mark.parametrize(("bound", "times"), [("clopper-pearson", 200), ("runner-up", 20)])
+def test_one_table_after_many_kills(tmp_path, bound, times):
     """The moments are spread over a whole life; each table is begun again till it is done."""
     draw, kills, halfway, tables = random.Random(0), 0, 0, [tmp_path / "0"]
     with subprocess.Popen(
-        [sys.executable, "-c", NURSERY, str(Path(__file__).parent)],
+        [sys.executable, "-c", NURSERY, str(Path(__file__).parent), bound],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env=surroundings() | {"OPENBLAS_NUM_THREADS": "1"},  # safe to fork
     ) as nursery:  # fmt: skip
         seconds = min(undisturbed(nursery, tmp_path / f"whole-{i}") for i in range(4))
         whole = (tmp_path / "whole-0" / "certificates.tsv").read_bytes()
         check_variety(whole)
-        while kills < 200:
+        while kills < times:
             found = set(records(tables[-1]))
             if live(nursery, tables[-1], draw.uniform(0, seconds)) == 0:
                 check_finished(tables[-1], whole)
@@ -168,7 +191,7 @@ def test_one_table_after_two_hundred_kills(tmp_path):
         live(nursery, tables[-1], "never")
         check_finished(tables[-1], whole)
         nursery.stdin.close()
-    assert halfway >= 20  # not only kills before anything was done
+    assert halfway >= times // 10  # not only kills before anything was done
 
 
 def undisturbed(nursery, folder: Path) -> float:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from loss_batches import batch_of, losses_of
 from tiny_models import tiny_recipe
 
+from macer.errors import Mistake
 from macer.losses import macer_loss
 from macer.losses.gaussian import gaussian_losses
 from macer.losses.macer import macer_losses
@@ -146,3 +147,13 @@ def test_the_hinge_is_accurate_where_a_probability_rounds_to_one():
     torch.testing.assert_close(found.detach().double(), expected, rtol=1e-4, atol=1e-6)
     [gradient] = torch.autograd.grad(found.sum(), u)
     assert gradient.isfinite().all() and (expected > 0).all()
+
+
+def test_what_is_no_tensor_is_refused():
+    logits, labels = torch.zeros(2, 1, 3), torch.tensor([0, 1])
+    rest = {"sigma": 0.5, "lam": 1.0, "gamma": 8.0, "beta": 1.0}
+    for convert in (np.asarray, lambda values: values.tolist()):
+        with pytest.raises(Mistake, match=r"^logits must be a tensor, got .*; convert it with "):
+            macer_loss(convert(logits), labels, **rest)
+        with pytest.raises(Mistake, match=r"^labels must be a tensor, got .*; convert it with "):
+            macer_loss(logits, convert(labels), **rest)

@@ -88,8 +88,12 @@ def literal_resnet(
             if f"{block}.downsample.0.weight" in weights:
                 shortcut = f"{block}.downsample"
                 x = literal_conv_bn(weights, f"{shortcut}.0", f"{shortcut}.1", x, stride)
+            elif stride == 2:  # option A: zeros in the first and the last quarter of the channels
+                x, small = torch.zeros_like(out), x[:, :, ::2, ::2]
+                x[:, small.shape[1] // 2 : small.shape[1] * 3 // 2] = small
             x = F.relu(out + x)
-    return F.linear(x.mean(dim=(2, 3)), weights["fc.weight"], weights["fc.bias"])
+    last = "fc" if "fc.weight" in weights else "linear"
+    return F.linear(x.mean(dim=(2, 3)), weights[f"{last}.weight"], weights[f"{last}.bias"])
 
 
 def test_lenet_is_relu_then_pool_with_its_gradients() -> None:
@@ -108,6 +112,7 @@ def test_lenet_is_relu_then_pool_with_its_gradients() -> None:
     [
         ("resnet18", (2, 2, 2, 2), 2),
         ("resnet20", (3, 3, 3), 2),
+        ("resnet20a", (3, 3, 3), 2),
         ("resnet50", (3, 4, 6, 3), 3),
         ("resnet110", (18, 18, 18), 2),
         ("small12", (1, 2, 2), 2),
@@ -209,7 +214,7 @@ def test_the_seed_decides_the_weights(name: str) -> None:
     first, again, other = built(name), built(name), built(name, seed=1)
     for key, value in first.state_dict().items():
         assert torch.equal(value, again.state_dict()[key])
-    key = "1.conv1.weight"
+    key = next(name for name, _ in first.named_parameters())
     assert not torch.equal(first.state_dict()[key], other.state_dict()[key])
 
 
@@ -317,6 +322,7 @@ def test_parameter_counts(name: str, num_classes: int, count: int) -> None:
 def test_published_parameter_counts() -> None:
     assert parameters(built("resnet110")) == 1_730_714
     assert parameters(built("resnet20")) == 272_474
+    assert parameters(built("resnet20a")) == 269_722  # "0.27M" [He+16, table 6]
     assert parameters(built("resnet18")) == 11_173_962
     assert parameters(built("lenet")) == 431_080
 
@@ -460,8 +466,9 @@ def refusal(build: Callable[[], object]) -> str:
 def test_an_unknown_name_is_refused_with_the_choices(name: str) -> None:
     hint = ", did you mean 'lenet'?" if name == "lenett" else ""
     assert refusal(lambda: build_model(name, num_classes=10, shape=CIFAR)) == (
-        f"unknown model {name!r}{hint}; choose from lenet, resnet18, resnet20, resnet50, "
-        "resnet110, small12, wide14, or name a function of your own as package.module:function"
+        f"unknown model {name!r}{hint}; choose from lenet, mobilenetv2, "
+        "mobilenetv2-same, resnet18, resnet20, resnet20a, resnet50, resnet110, "
+        "small12, wide14, or name a function of your own as package.module:function"
     )
 
 

@@ -20,7 +20,7 @@ PAPER = {
     "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,
     "lr_schedule": "step", "lr_decays": (200, 400), "momentum": 0.9, "nesterov": False,
     "optimizer": "sgd",
-    "weight_decay": 5e-4, "normalise": False, "clip": 0.0, "ema": 0.0, "held_out": 0,
+    "weight_decay": 5e-4, "normalise": "none", "clip": 0.0, "ema": 0.0, "held_out": 0,
     "loss": "macer", "lam_schedule": "constant",
 }  # fmt: skip
 

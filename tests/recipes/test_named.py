@@ -21,7 +21,7 @@ PAPER = {
     "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,
     "lr_schedule": "step", "lr_decays": (200, 400), "momentum": 0.9, "nesterov": False,
     "optimizer": "sgd",
-    "weight_decay": 5e-4, "normalise": False, "clip": 0.0, "ema": 0.0, "held_out": 0,
+    "weight_decay": 5e-4, "normalise": "none", "clip": 0.0, "ema": 0.0, "held_out": 0,
     "loss": "macer", "lam_schedule": "constant",
 }  # fmt: skip
 CIFAR10 = {"dataset": "cifar10", "model": "resnet110", "crop": 4, "flip": True}
@@ -126,7 +126,7 @@ def test_a_file_of_the_users_is_a_recipe(tmp_path):
 CHANGED = {
     "lam_schedule": "ramp", "cross_entropy": "copies", "attack": "ddn", "lr_schedule": "cosine",
     "optimizer": "muon", "precision": "fp32", "teacher": "run", "pseudo": "run", "lr_decays": [7],
-    "step_size": 0.7,
+    "step_size": 0.7, "denoiser": "dncnn", "freeze": ["conv1"], "freeze_all_but": ["fc"],
 }  # fmt: skip
 
 

@@ -108,12 +108,26 @@ def test_the_picture_has_each_look_over_epochs_and_over_seconds(tmp_path, monkey
     assert left.get_title(loc="left") == "held-out images differ · votes differ"
 
 
+def test_runs_without_looks_are_named_and_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(Path("a"), line(1, radius=0.1))
+    written(Path("b"), line(1))
+    left_out = "b: left out, since it has looked at no held-out images; train with --held-out N\n"
+    assert main(["history", "b", "a"]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith(left_out) and err == ""
+    assert main(["history", "b", "a", "--csv"]) == 0
+    assert capsys.readouterr().err == left_out
+    assert main(["history", "b", "b"]) == 2
+    assert "b must have looked at held-out images, got none in" in capsys.readouterr().err
+
+
 def test_the_command_prints_the_table_and_draws(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written(Path("a"), line(1, radius=0.1), line(2, radius=0.2))
     assert main(["history", "a", "--plot", "a.png"]) == 0
     out = capsys.readouterr().out
-    assert " a    0.25  2      2.0      0.500              0.200" in out
+    assert " a    0.25      2      2.0              0.500            0.200" in out
     assert out.endswith("curves: a.png\n")
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
     assert main(["history", "a", "--csv"]) == 0

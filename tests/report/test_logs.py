@@ -7,7 +7,8 @@ import pytest
 
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.logs import CertificateLog, clock_seconds, describe_images, read_log, select
+from macer.report.log_rows import clock_seconds
+from macer.report.logs import CertificateLog, describe_images, read_log, select
 
 DATA = Path(__file__).parents[1] / "support/logs"
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime"
@@ -74,6 +75,18 @@ def test_a_clock_counts_seconds(text: str, seconds: float) -> None:
 def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "0\t1\t1\t0.5\t1\t0\t0.5", header=f"{HEADER}\tasked")
     refuses(file, "must hold certificates of largest radii, got those of radius 0.5")
+    assert read_log(file, one_radius=True).at == 0.5
+    rows = ("0\t1\t1\t0.5\t1\t0\t0.5", "1\t1\t1\t0.6\t1\t0\t0.6")
+    mixed = write(tmp_path / "b.tsv", *rows, header=f"{HEADER}\tasked")
+    with pytest.raises(Mistake, match=r"asked must be the same for every image, got 0.5 and 0.6"):
+        read_log(mixed, one_radius=True)
+
+
+def test_counts_tell_the_number_of_classes(tmp_path: Path) -> None:
+    row = "0\t1\t1\t0.5\t1\t0"
+    assert read_log(write(tmp_path / "a.tsv", row)).classes is None
+    counted = write(tmp_path / "b.tsv", f"{row}\t5,90,5", header=f"{HEADER}\tcounts")
+    assert read_log(counted).classes == 3
 
 
 def test_images_of_which_samples_were_drawn_were_estimated(tmp_path: Path) -> None:
@@ -184,12 +197,12 @@ def test_a_log_that_is_not_text_is_refused(tmp_path: Path) -> None:
 def test_a_log_that_would_fill_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macer.report.logs.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("macer.report.log_rows.MOST_BYTES", 1 << 20)
     file = tmp_path / "a.tsv.gz"
     file.write_bytes(gzip.compress(b"0" * (1 << 21)))
     refuses(file, "a.tsv.gz must hold at most 1 MiB of text, got more")
     text = f"{HEADER}\n0\t1\t1\t0.2\t1\t0\n".encode()
-    monkeypatch.setattr("macer.report.logs.MOST_BYTES", len(text))
+    monkeypatch.setattr("macer.report.log_rows.MOST_BYTES", len(text))
     file.write_bytes(text)
     assert len(read_log(file).idx) == 1
     file.write_bytes(text + b"\n")

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from macer.certification.certificate import Certificate
+from macer.report.intervals import share_intervals
 from macer.report.one_radius import at_radius
 
 
@@ -22,3 +23,6 @@ def test_at_a_radius_the_right_images_are_those_that_are_robust_too() -> None:
         "radius 0.5: 2 of 4 images are robust, 1 of them with the right label (0.2500); 50 samples "
         "per image, 6.0 times fewer than n = 300"
     )
+    assert at_radius(contents).interval == share_intervals([1], 4)[0]
+    nothing: Any = SimpleNamespace(header=contents.header, records={})
+    assert at_radius(nothing).interval is None

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import published_logs, random_log
+from examples import published_logs, random_log, with_classes
 
 from macer.errors import Mistake
+from macer.report.intervals import interval_text
 from macer.report.logs import CertificateLog
 from macer.report.page import drawing, simplify, write_page
 from macer.report.provenance import Provenance
 from macer.report.scores import average_certified_radius, curve, outcomes
+from macer.report.tables import tabulate
 
+SIGMAS = (0.25, 0.5, 1.0)  # of the published logs
 MODEL = Provenance("a", "macer", "<script>alert(1)", "cifar10", "0", "ab" * 32, "cd" * 32)
 
 
@@ -26,7 +29,8 @@ def macer() -> list[CertificateLog]:
 @pytest.fixture(scope="module")
 def page(macer: list[CertificateLog], tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    logs = [replace(log, n0=100, n=100_000, alpha=0.001, bound="clopper-pearson") for log in macer]
+    settings = {"n0": 100, "n": 100_000, "alpha": 0.001, "bound": "clopper-pearson"}
+    logs = [replace(log, sigma=s, **settings) for s, log in zip(SIGMAS, macer, strict=True)]
     write_page(logs, path, title="A <title> & more", models=[MODEL])
     return path.read_text("utf-8")
 
@@ -70,7 +74,7 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     page = (tmp_path / "a.html").read_text("utf-8")
     tags_of(page)
     assert all(line.isprintable() for line in page.split("\n"))
-    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 16
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 18
     assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
     assert "Ordinary noise: these certificates hold for real" in page
 
@@ -131,6 +135,33 @@ def test_the_page_shows_every_acr_with_images_n_and_alpha(
         "clopper-pearson",
     ):
         assert words in text
+
+
+def test_the_page_has_every_interval_and_every_class(
+    page: str, macer: list[CertificateLog]
+) -> None:
+    settings = {"n": 100_000, "alpha": 0.001}
+    logs = [replace(log, sigma=s, **settings) for s, log in zip(SIGMAS, macer, strict=True)]
+    for row in tabulate(logs).rows:
+        assert f"95%: {interval_text(row.acr_interval)}<" in page
+        for interval in row.accuracy_intervals:
+            assert f"<small>{interval_text(interval)}</small>" in page
+        assert len(row.classes) == 10
+        for one in row.classes:
+            for interval in one.accuracy_intervals:
+                assert f"<small>{interval_text(interval)}</small>" in page
+    assert page.count('<th scope="row">9</th>') == 3
+
+
+def test_of_very_many_classes_the_page_has_those_with_the_lowest_acr(tmp_path: Path) -> None:
+    label = np.arange(200) % 60
+    log = with_classes(random_log(0), label, label)
+    path = tmp_path / "many.html"
+    write_page([replace(log, class_names=tuple(f"<{i}>" for i in range(60)))], path, title="a")
+    text = path.read_text("utf-8")
+    assert "The 50 classes with the lowest ACR, of 60; " in text
+    least = min(tabulate([log]).rows[0].classes, key=lambda one: one.acr)
+    assert f'<th scope="row">{least.label} &lt;{least.label}&gt;</th>' in text
 
 
 def test_tags_close_in_order_and_ids_are_unique(page: str) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from macer.cli.printing import print_report
 from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.report.intervals import Interval, acr_interval, interval_text, share_intervals
 from macer.report.logs import CertificateLog, select
 from macer.report.scores import average_certified_radius, certified_accuracy, paired_difference
 from macer.report.tables import cells, csv, latex, markdown, tabulate, terminal
@@ -65,7 +66,17 @@ def test_a_note_tells_which_classes_are_given_up() -> None:
     )
     one = with_classes(log, classes, np.repeat([0, 0, 2, 3], 50))
     assert tabulate([one]).notes[1].startswith("random0 gives up class 1 (0 of 50 correct): its")
+    named = replace(one, class_names=("ant", "bee", "cat", "dog"))
+    assert "gives up class 1 (bee, 0 of 50 correct): its" in tabulate([named]).notes[1]
     assert len(tabulate([with_classes(log, classes, classes)]).notes) == 1
+
+
+def test_a_class_that_is_given_up_has_its_name_where_the_data_set_is_known() -> None:
+    classes = np.repeat([0, 1, 2, 3], 50)
+    log = with_classes(random_log(0), classes, np.repeat([0, 1, 2, 0], 50))
+    for dataset, text in (("cifar10", "3, cat"), ("mnist", "3"), ("folder", "3"), (None, "3")):
+        note = tabulate([replace(log, dataset=dataset)]).notes[1]
+        assert note.startswith(f"random0 gives up class {text} (0 of 50 correct): ")
 
 
 def test_each_log_is_compared_with_the_first() -> None:
@@ -159,13 +170,74 @@ def test_the_columns_for_programs_do_not_depend_on_the_logs(
     print_report([log_of([0, 0], [0.0, largest])], "csv")
     [row] = DictReader(io.StringIO(capsys.readouterr().out))
     columns = [f"certified_accuracy_{i / 4:.2f}" for i in range(17)]
-    assert list(row)[2:-13] == columns
-    assert list(row)[-13:] == [
+    names = list(row)
+    assert names[2:19] == columns
+    assert names[19:34] == [
         *("acr", "standard_error", "difference", "difference_standard_error", "common_images"),
         *("images", "which", "n0", "n", "alpha", "bound", "asked", "noise"),
+        *("rescored", "level"),
     ]
+    assert names[34:] == [f"{name}_{end}" for name in (*columns, "acr") for end in ("low", "high")]
     expected = [1.0] + [0.5 if i / 4 <= largest else 0.0 for i in range(1, 17)]
     assert [float(row[column]) for column in columns] == expected
+
+
+def test_csv_has_the_ends_of_every_interval() -> None:
+    known = replace(random_log(0), sigma=0.5, n=1000, alpha=0.001)
+    first, second = DictReader(io.StringIO(csv(tabulate([known, random_log(1)], [0, 0.5]))))
+    for name, interval in (
+        ("certified_accuracy_0.00", accuracy_interval(known, 0)),
+        ("certified_accuracy_0.50", accuracy_interval(known, 0.5)),
+        ("acr", acr_interval(known)),
+    ):
+        assert (float(first[f"{name}_low"]), float(first[f"{name}_high"])) == interval
+    assert (second["acr_low"], second["acr_high"]) == ("", "")
+
+
+def accuracy_interval(log: CertificateLog, radius: float) -> Interval:
+    return share_intervals([round(certified_accuracy(log, radius) * 200)], 200)[0]
+
+
+def test_intervals_are_in_tables_that_are_asked_for_them_and_only_there() -> None:
+    known = replace(random_log(0), sigma=0.5, n=1000, alpha=0.001)
+    table = tabulate([known, random_log(1)], [0])
+    _, (first, second) = cells(table, intervals=True)
+    [end], [accuracy] = table.rows[0].accuracy_intervals, table.rows[0].accuracies
+    assert first[2] == f"{accuracy:.3f} ({interval_text(end)})"
+    assert first[3].endswith(f" ({interval_text(acr_interval(known))})")
+    assert second[3].endswith(" (?)")
+    for written in (markdown, latex):
+        assert "95" in written(table, intervals=True) and "95" not in written(table)
+    assert cells(table) == cells(tabulate([known, random_log(1)], [0]), intervals=False)
+
+
+def test_intervals_fit_into_80_columns(macer: list[CertificateLog]) -> None:
+    console = Console(width=80, file=io.StringIO())
+    console.print(terminal(tabulate(macer, [0, 0.25, 0.5, 0.75]), intervals=True))
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for row in tabulate(macer, [0, 0.25, 0.5, 0.75]).rows:
+        for interval in row.accuracy_intervals:
+            assert f"({interval_text(interval)})" in text
+
+
+def test_every_class_with_images_has_its_scores() -> None:
+    label = np.repeat([0, 2], 100)
+    log = with_classes(random_log(0), label, label)
+    zero, two = tabulate([replace(log, class_names=("a", "b", "c"))], [0, 0.5]).rows[0].classes
+    assert [(one.label, one.name, one.images) for one in (zero, two)] == [
+        (0, "a", 100),
+        (2, "c", 100),
+    ]
+    own = replace(
+        log,
+        **{
+            key: getattr(log, key)[100:] for key in ("idx", "label", "predict", "radius", "correct")
+        },
+    )
+    assert two.acr == average_certified_radius(own)
+    assert list(two.accuracies) == certified_accuracy(own, [0, 0.5]).tolist()
+    assert two.accuracy_intervals == tabulate([own], [0, 0.5]).rows[0].accuracy_intervals
 
 
 def test_radii_that_are_asked_for_are_the_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from tiny_models import CLASSES
 from macer.cli.app import main
 from macer.errors import Mistake
 from macer.runs.model_file import ModelCard
-from macer.runs.run import load_model, save_model
+from macer.runs.trained_model import load_model, save_model
 
 CARD = ModelCard(
     architecture="tiny",

@@ -5,7 +5,7 @@ import pytest
 
 import macer
 from macer.runs import names
-from macer.runs.names import soft_beta, soft_folder
+from macer.runs.names import TABLE, is_rescored, rescored_file, soft_beta, soft_folder
 
 SOURCE = Path(macer.__file__).parent
 HOME = SOURCE / "runs" / "names.py"
@@ -27,6 +27,7 @@ def test_the_names_are_those_of_every_run():
     assert SPELT == [
         "manifest.json", "checkpoints", "model.safetensors", "metrics.jsonl",
         "certificates.journal", "certificates.tsv", "held-out", ".parts", "bernstein-",
+        "rescored-",
     ]  # fmt: skip
 
 
@@ -40,6 +41,15 @@ def test_one_module_spells_the_name(name):
         if any(name == text if is_word else name in text for text in texts(file))
     }
     assert found == {HOME}
+
+
+@pytest.mark.parametrize("bound", ["clopper-pearson", "runner-up", "hoeffding", "bernstein"])
+@pytest.mark.parametrize("alpha", [0.001, 1e-7, 0.0010000001])
+def test_a_rescored_table_has_a_name_of_its_own_and_never_that_of_the_certificates(bound, alpha):
+    file = rescored_file(Path("run"), bound, alpha)
+    assert file == Path("run") / f"rescored-{bound}-{alpha}.tsv"
+    assert is_rescored(file) and not is_rescored(Path("run") / TABLE)
+    assert float(file.stem.removeprefix(f"rescored-{bound}-")) == alpha
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.25, 16.0, 1e6, 1e-5])

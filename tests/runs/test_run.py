@@ -12,14 +12,10 @@ from macer import __version__
 from macer.errors import Mistake
 from macer.losses import completed
 from macer.runs.checkpoints import save_checkpoint
-from macer.runs.run import (
-    ModelCard,
-    Run,
-    load_model,
-    open_run,
-    save_model,
-)
+from macer.runs.run import ModelCard, Run, open_run
+from macer.runs.trained_model import load_model, save_model
 from macer.system.commit import commit
+from macer.system.files import locked
 
 pytestmark = pytest.mark.usefixtures("tiny_networks")
 CARD = ModelCard(
@@ -247,6 +243,25 @@ def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
     with pytest.raises(Mistake, match=r"holds a run already; continue it with --resume or choose"):
         some_run(run.folder)
     assert contents(run.folder) == before
+
+
+def test_a_run_that_failed_at_its_first_step_leaves_its_folder_to_another_recipe(tmp_path):
+    run = some_run(tmp_path / "run")
+    (run.folder / "events").touch()
+    again = open_run(run.folder, tiny_recipe(seed=1), "data", resume=False)
+    assert again.read_recipe().seed == 1
+    for made in (run.model, run.metrics, run.checkpoints / "0-0.safetensors"):
+        made.touch()
+        with pytest.raises(Mistake, match=r"holds a run already; continue it with --resume or"):
+            some_run(run.folder)
+        made.unlink()
+    assert run.read_recipe().seed == 1
+
+
+def test_a_run_that_is_being_trained_keeps_its_folder(tmp_path):
+    run = some_run(tmp_path / "run")
+    with locked(run.folder), pytest.raises(Mistake, match=r"is being written by another process"):
+        some_run(run.folder)
 
 
 @pytest.mark.parametrize(

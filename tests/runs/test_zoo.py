@@ -19,7 +19,8 @@ from macer.errors import Mistake
 from macer.report.zoo_table import HEADER, catalogue
 from macer.runs import zoo
 from macer.runs.export import export_model
-from macer.runs.run import ModelCard, Run, load_model, save_model
+from macer.runs.run import ModelCard, Run
+from macer.runs.trained_model import load_model, save_model
 from macer.system.files import sha256_of_file
 from macer.training.loop import train
 
@@ -151,9 +152,29 @@ def test_certificates_that_came_with_a_model_serve_until_the_user_has_her_own(di
     assert zoo.certificates_folder("zoo:digits-0.50") == shipped
     before = contents(zoo.FOLDER)
     assert main(["verify", "zoo:digits-0.50", "--device", "cpu"]) == 0
+    assert main(["rescore", "zoo:digits-0.50", "--bound", "runner-up"]) == 0
+    assert [file.name for file in own.iterdir()] == ["rescored-runner-up-0.001.tsv"]
+    assert zoo.certificates_folder("zoo:digits-0.50") == shipped
     certified()
     assert zoo.certificates_folder("zoo:digits-0.50") == own
     assert contents(zoo.FOLDER) == before
+
+
+def test_of_two_folders_of_certificates_a_command_says_which_counts(digits, capsys):
+    own, shipped = Path("runs/zoo-digits-0.50"), zoo.FOLDER / "digits-0.50"
+    certified("--out", str(shipped))
+    own.mkdir(parents=True)  # without certificates, it hides nothing
+    commands = [["report"], ["verify", "--resample", "0"], ["attack", "--images", "1", "--m", "2"]]
+    effort = {"attack": ["--restarts", "1", "--steps", "1", "--n", "50"]}
+    for both in (False, True):
+        capsys.readouterr()
+        for command, *flags in commands:
+            device = [] if command == "report" else ["--device", "cpu"]
+            line = [command, "zoo:digits-0.50", *flags, *effort.get(command, []), *device]
+            assert main(line) == 0
+            said = f"zoo:digits-0.50: your certificates in {own} are used, not those that come "
+            assert (said in capsys.readouterr().err) == both
+        certified()
 
 
 def test_any_other_target_has_its_certificates_in_its_own_folder():
@@ -259,7 +280,7 @@ def test_an_unknown_name_of_an_empty_zoo_is_refused():
     [
         (["--weights", "w.pt"], "weights must be left out for zoo:digits-0.50, which has its own"),
         (["--normalise", "none"], "normalise must be left out for zoo:digits-0.50, which has its"),
-        (["--sigma", "1"], "sigma must be 0.5, which zoo:digits-0.50 was trained with, got 1.0"),
+        (["--sigma", "1"], "out must be a folder of its own for another sigma than the training's"),
     ],
 )
 def test_settings_that_a_zoo_model_has_itself_are_refused(digits, arguments, message):

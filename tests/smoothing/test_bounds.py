@@ -11,11 +11,11 @@ from scipy.stats import beta, binom
 
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
-from macer.smoothing.bounds import (
-    BOUNDS,
+from macer.smoothing.bounds import BOUNDS, bound_named
+from macer.smoothing.confidence import (
     bernstein_lower,
-    bound_named,
     clopper_pearson_lower,
+    clopper_pearson_upper,
     hoeffding_lower,
 )
 from macer.smoothing.tally import SOFT_UNIT, Tally
@@ -48,6 +48,14 @@ def test_clopper_pearson_equals_scipys_quantile():
     count = np.arange(1, n + 1)
     expected = beta.ppf(0.001, count, n - count + 1)
     np.testing.assert_allclose(clopper_pearson_lower(count, n, 0.001), expected, rtol=1e-12)
+
+
+def test_the_upper_bound_equals_scipys_quantile():
+    n = 1000
+    count = np.arange(n)
+    expected = beta.isf(0.001, count + 1, n - count)
+    np.testing.assert_allclose(clopper_pearson_upper(count, n, 0.001), expected, rtol=1e-9)
+    assert clopper_pearson_upper(n, n, 0.001) == 1.0
 
 
 def test_hoeffding_equals_the_papers_formula():
@@ -89,6 +97,17 @@ def test_clopper_pearson_is_never_above_its_exact_value(n, alpha):
         assert p == pytest.approx(beta.ppf(alpha, count, n - count + 1), rel=1e-12)
 
 
+@pytest.mark.parametrize("n", [10, 1000, 100_000])
+@pytest.mark.parametrize("alpha", [0.05, 0.0001, 0.0001 / 999])
+def test_the_upper_bound_is_never_below_its_exact_value(n, alpha):
+    """At the exact bound P(X ≤ count) = α; at ours it is at most α, to 40 digits."""
+    for count in {0, 1, n // 100, n // 2, n - 1}:
+        p = mpmath.mpf(float(clopper_pearson_upper(count, n, alpha)))
+        assert binomial_tail(n - count, n, 1 - p) <= mpmath.mpf(alpha)
+        assert p == pytest.approx(beta.isf(alpha, count + 1, n - count), rel=1e-9)
+    assert clopper_pearson_upper(n, n, alpha) == 1.0
+
+
 @pytest.mark.parametrize(
     ("n", "alpha", "count"),
     [(100_000, 0.001, 99_001), (100_000, 0.0005, 99_001), (10_000, 0.0001, 9001)],
@@ -109,8 +128,8 @@ def test_a_quantile_that_is_far_off_is_lowered_in_few_steps(monkeypatch):
         assert len(tests) < 50
         return betainc(*shape_and_p)
 
-    monkeypatch.setattr("macer.smoothing.bounds.betaincinv", lambda a, b, alpha: np.array(0.9))
-    monkeypatch.setattr("macer.smoothing.bounds.betainc", counted)
+    monkeypatch.setattr("macer.smoothing.confidence.betaincinv", lambda a, b, alpha: np.array(0.9))
+    monkeypatch.setattr("macer.smoothing.confidence.betainc", counted)
     p = float(clopper_pearson_lower(50, 100, 0.001))
     assert 0 < p <= beta.ppf(0.001, 50, 51)
 
@@ -160,6 +179,7 @@ def test_recipes_offer_the_bounds_of_the_table():
 
 def test_an_unknown_bound_is_refused():
     with pytest.raises(
-        Mistake, match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, hoeff"
+        Mistake,
+        match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, anytime, hoeff",
     ):
         bound_named("wald")

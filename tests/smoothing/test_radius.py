@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.errors import Mistake
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.radius import certified_radius, radius_lower
 
 mpmath.mp.dps = 40
@@ -21,6 +22,25 @@ def test_radius_is_never_above_its_exact_value(p, sigma):
     radius = float(radius_lower(np.array([p]), sigma)[0])
     assert mpmath.mpf(radius) <= exact
     assert radius == pytest.approx(float(exact), rel=1e-12)
+
+
+@given(st.floats(1e-12, 1 - 1e-12), st.floats(1e-12, 1 - 1e-12), st.floats(0.05, 4))
+def test_radius_of_two_bounds_is_never_above_its_exact_value(p_a, p_b, sigma):
+    [radius] = radius_lower(np.array([p_a]), sigma, np.array([p_b]))
+    if p_a <= p_b:
+        assert radius == 0.0 and not np.signbit(radius)
+        return
+    own, rival = (mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(p) - 1) for p in (p_a, p_b))
+    exact = mpmath.mpf(sigma) / 2 * (own - rival)
+    assert mpmath.mpf(float(radius)) <= exact
+    size = sigma / 2 * float(abs(own) + abs(rival))
+    assert radius == pytest.approx(float(exact), rel=1e-12, abs=1e-13 * size)
+
+
+@given(st.floats(0.5, 1.0, exclude_min=True, exclude_max=True), st.floats(0.05, 4))
+def test_without_a_bound_of_p_b_the_radius_is_cohens_in_every_bit(p_a, sigma):
+    alone, both = radius_lower(np.array([p_a]), sigma), np.array([1 - p_a])
+    assert radius_lower(np.array([p_a]), sigma, both).tobytes() == alone.tobytes()
 
 
 def test_the_constant_classifiers_radius_is_known():
@@ -59,3 +79,11 @@ def test_a_radius_is_computed_by_the_implementation_that_is_the_same_on_every_pr
     p_a = np.linspace(0.5, 1, 5000, endpoint=False)
     expected = 0.5 * -ndtri(1 - p_a) * (1 - 2.0**-49) + 0.0
     assert radius_lower(p_a, 0.5).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("p", [0.9, [0.9], np.array([0.9])])
+def test_certified_radius_refuses_what_is_no_tensor(p):
+    with pytest.raises(Mistake, match=r"^p_a must be a tensor, got .*; convert it with torch.as_"):
+        certified_radius(p, torch.tensor([0.1]), 0.5)
+    with pytest.raises(Mistake, match=r"^p_b must be a tensor, got .*; convert it with torch.as_"):
+        certified_radius(torch.tensor([0.9]), p, 0.5)

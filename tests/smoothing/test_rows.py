@@ -347,8 +347,8 @@ def test_a_model_that_does_not_return_logits_is_refused(ask, answer, got):
 
 
 @pytest.mark.parametrize("ask", ASK)
-def test_what_is_no_module_is_refused(ask):
-    line = r"^the model must be an nn.Module, got {}; wrap it in one that returns logits$"
-    for model, name in (("resnet", "str"), (lambda x: x, "function"), (None, "NoneType")):
+def test_what_cannot_be_called_is_refused(ask):
+    line = r"^the model must be an nn.Module or a callable from a batch to logits .*, got {}$"
+    for model, name in (("resnet", "str"), (nn.Flatten, "the class Flatten"), (None, "NoneType")):
         with pytest.raises(Mistake, match=line.format(name)):
             ask(model, IMAGES, sigma=0.5, n=100)

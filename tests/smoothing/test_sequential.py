@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from macer.errors import Mistake
-from macer.smoothing.bounds import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.sequential import (
     Verdict,
     alternatives,

@@ -120,6 +120,60 @@ def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
         networks_for_threads(Interrupted(), 100)
 
 
+def test_after_an_interruption_no_further_chunk_is_begun():
+    calls: list[int] = []  # of all threads' networks
+
+    class Counting(Noting):
+        def forward(self, x):
+            calls.append(len(x))
+            time.sleep(0.01)
+            return super().forward(x)
+
+    model, images = Counting(), torch.zeros(8, 1, 8, 8, dtype=torch.uint8)
+    certify(model, images[:1], sigma=0.1, n=100)  # the network is tried once
+    calls.clear()
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    sampler = Sampler(model=model, images=images, sigma=0.1, seed=0, progress=interrupt)
+    with threads(2), pytest.raises(KeyboardInterrupt):
+        sampler.draw(5000, Purpose.ESTIMATION)
+    # The first task has five chunks, the other thread has as many; then each ends its chunk.
+    assert 5 <= len(calls) <= 13
+
+
+def test_the_results_of_acts_that_did_not_begin_are_not_waited_for():
+    begun, ended = [], threading.Event()
+
+    def act(_, item):
+        begun.append(item)
+        return item if item == 0 else ended.wait(60)
+
+    results = in_threads(act, iter(range(100)), [nn.Identity()], ended=ended)
+    assert next(results) == 0 and not ended.is_set()
+    results.close()
+    assert ended.is_set() and len(begun) <= 2
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 7, 40])
+def test_few_chunks_of_one_image_are_shared_by_all_threads(chunks, monkeypatch):
+    tasks, sample = [], Sampler._sample
+
+    def watched(self, *arguments):
+        tasks.append(len(arguments[-1].slots))
+        return sample(self, *arguments)
+
+    monkeypatch.setattr(Sampler, "_sample", watched)
+    images = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    with threads(2):
+        Sampler(model=Noting(), images=images, sigma=0.1, seed=0).draw(
+            100 * chunks, Purpose.ESTIMATION
+        )
+    assert sum(tasks) == chunks
+    assert max(tasks) == min(-(-chunks // 2), 5)
+
+
 def test_signals_that_another_language_handles_stay_its_own(monkeypatch):
     images = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
     monkeypatch.setattr(signal, "getsignal", lambda _: None)

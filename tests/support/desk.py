@@ -9,7 +9,7 @@ from PIL import Image
 from small_mnist import write_mnist
 
 from macer.cli.app import command_line, main
-from macer.cli.loss_flags import train_command
+from macer.cli.loss_flags import spread, train_command
 from macer.data.sets import load
 from macer.recipes import Loss, TrainRecipe
 
@@ -17,6 +17,25 @@ LOGS = [str(DATA / f"macer_sigma{sigma}.tsv.gz") for sigma in ("0.25", "0.5", "1
 TRAIN = ["train", "demo-gaussian", "--dataset", "mnist", "--epochs", "4", "--out", "run"]
 TRAIN += ["--device", "cpu"]
 CERTIFY = ["--n0", "20", "--n", "100", "--stop", "6", "--device", "cpu"]
+
+
+OWN_DATA = """
+import numpy as np
+
+def digits(split):
+    random = np.random.default_rng(split == "train")
+    labels = np.arange(40) % 10
+    return random.integers(0, 256, (40, 1, 28, 28), np.uint8), labels
+
+def fails(split):
+    raise KeyError(split)
+
+def nothing(split):
+    return None
+
+def letters(split):
+    return digits(split)[0], np.array(list("abcdefghij") * 4)
+"""
 
 
 def fill_desk() -> None:
@@ -61,7 +80,13 @@ def _write_data() -> None:
             Path(folder, split, str(c)) for split in ("train", "test") for c in range(classes)
         ):
             place.mkdir(parents=True)
-            Image.new("L", (size, size)).save(place / "black.png")
+            Image.new("L", (size, size), int(place.parts[1] == "test")).save(place / "black.png")
+    for place in ("train/cat/a.png", "test/cat/b.png"):
+        Path("messy", place).parent.mkdir(parents=True)
+        Image.new("L", (9, 12), 7).save(Path("messy", place))
+    Path("messy/train/cat/cut.png").write_text("no image")
+    Path("own_data.py").write_text(OWN_DATA)
+    Path("own.toml").write_text('dataset = "own_data:digits"')
 
 
 def refuses(
@@ -80,8 +105,9 @@ def refuses(
 
 def from_command_line(*arguments: str) -> TrainRecipe:
     """The recipe that `macer train` would be given."""
-    commands = command_line(train_command(arguments))
-    _, bound, _ = commands.parse_args(["train", *arguments], exit_on_error=False, print_error=False)
+    given = spread(arguments)
+    commands = command_line(train_command(given))
+    _, bound, _ = commands.parse_args(["train", *given], exit_on_error=False, print_error=False)
     bound.apply_defaults()
     given = bound.arguments
     return replace(given["fields"], loss=Loss(given["loss"], **vars(given["settings"])))

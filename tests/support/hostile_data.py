@@ -20,7 +20,7 @@ from PIL import Image
 from macer.data import downloads, image_folder
 from macer.data.downloads import Download, File
 from macer.data.image_files import read_middle
-from macer.data.image_folder import read_image
+from macer.data.photograph import read_image
 from macer.data.sets import load
 
 HERE = Path()
@@ -263,11 +263,31 @@ def animated() -> bytes:
     return out.getvalue()
 
 
+def paged(kind: str) -> bytes:
+    out = io.BytesIO()
+    pages = [Image.new("L", (4, 4), level) for level in (0, 200)]
+    pages[0].save(out, kind, save_all=True, append_images=pages[1:])
+    return out.getvalue()
+
+
+def tiff_of(width: int, height: int) -> bytes:
+    content = in_form("TIFF")
+    for tag, value in ((256, width), (257, height)):
+        place = content.index(struct.pack("<2HL", tag, 4, 1)) + 8
+        content = content[:place] + struct.pack("<L", value) + content[place + 4 :]
+    return content
+
+
+def bmp_of(width: int, height: int) -> bytes:
+    content = in_form("BMP")
+    return content[:18] + struct.pack("<2l", width, height) + content[26:]
+
+
 BOMB = zlib.compress(bytes(1 << 26))
 PICTURE = Path("test/cat/a.png")
 
 
-def picture(content: bytes, words: str = "test/cat/a.png must be a PNG or JPEG image") -> Case:
+def picture(content: bytes, words: str = "test/cat/a.png must be a PNG, JPEG, WebP") -> Case:
     return Case(lambda: write(str(PICTURE), content), lambda: load("folder", "test", HERE), words)
 
 
@@ -302,14 +322,14 @@ PICTURES = {
     "a PNG of a billion in a row": picture(png_of(size(10**9, 1)), PIXELS_LIMIT),
     "a PNG of 2^31": picture(png_of(size(2**31 - 1, 2**31 - 1)), PIXELS_LIMIT),
     "a PNG of nothing": picture(png_of(size(0, 0))),
-    "a PNG without pixels": picture(png_of(size(4, 4)), "must be a whole PNG or JPEG image"),
+    "a PNG without pixels": picture(png_of(size(4, 4)), "must be a whole PNG, JPEG"),
     "a PNG with too few pixels": picture(
-        png_of(size(8000, 8000), chunk(b"IDAT", BOMB[:100])), "must be a whole PNG or JPEG image"
+        png_of(size(8000, 8000), chunk(b"IDAT", BOMB[:100])), "must be a whole PNG, JPEG"
     ),
     "a PNG with other pixels": picture(
-        png_of(size(4, 4), chunk(b"IDAT", b"pixels")), "must be a whole PNG or JPEG image"
+        png_of(size(4, 4), chunk(b"IDAT", b"pixels")), "must be a whole PNG, JPEG"
     ),
-    "a PNG of 16 bits": picture(png_of(size(4, 4, 16)), "must have 8 bits per channel"),
+    "a PNG of 16 bits": picture(png_of(size(4, 4, 16)), "must be a whole PNG, JPEG"),
     "a PNG with a text of gigabytes": picture(
         png_of(size(4, 4), chunk(b"zTXt", b"a\0\0" + BOMB)), "a.png must be a "
     ),
@@ -320,23 +340,28 @@ PICTURES = {
         png_of(size(4, 4), chunk(b"iCCP", b"a\0\0" + BOMB)), "must be a "
     ),
     "a PNG of a wrong checksum": picture(png()[:20] + b"\1" + png()[21:]),
-    "a PNG cut short": picture(in_form("PNG", noisy=True)[:2000], "must be a whole PNG or JPEG"),
+    "a PNG cut short": picture(in_form("PNG", noisy=True)[:2000], "must be a whole PNG, JPEG"),
     "an animation": picture(animated(), "must be one image, got an animation; save one frame"),
     "a JPEG of 65535": picture(jpeg_of(65535, 65535), PIXELS_LIMIT),
     "a JPEG of nothing": picture(jpeg_of(0, 0)),
-    "a JPEG cut short": picture(jpeg()[:700], "must be a whole PNG or JPEG image"),
+    "a JPEG cut short": picture(jpeg()[:700], "must be a whole PNG, JPEG"),
     "a JPEG of many scans": picture(jpeg_of_scans(5000), "must have at most 50 scans, got 5,"),
     "a GIF": picture(in_form("GIF")),
-    "a TIFF": picture(in_form("TIFF")),
-    "a BMP": picture(in_form("BMP")),
+    "a TIFF of nothing": picture(b"II*\0" + bytes(4)),
+    "a TIFF cut short": picture(in_form("TIFF", noisy=True)[:2000], "must be a "),
+    "a TIFF that leads to itself": picture(b"II*\0\x08\0\0\0\0\0\x08\0\0\0"),
+    "a TIFF of a billion in a row": picture(tiff_of(10**9, 1), PIXELS_LIMIT),
+    "a TIFF of many pages": picture(paged("TIFF"), "must be one image, got an animation"),
+    "a BMP cut short": picture(in_form("BMP", noisy=True)[:2000], "must be a whole PNG, JPEG"),
+    "a BMP of 2^31": picture(bmp_of(2**31 - 1, 1), PIXELS_LIMIT),
+    "a WebP cut short": picture(in_form("WEBP", noisy=True)[:900], "must be a "),
+    "a WebP of many frames": picture(paged("WEBP"), "must be one image, got an animation"),
     "a drawing": picture(b'<svg xmlns="http://www.w3.org/2000/svg"/>'),
     "an empty image": picture(b""),
     "a text": picture(b"cat"),
     "an image in a pipe": place(pipe, "must be a regular file, got a pipe"),
     "an image without end": place(link_to_zeros, "must be a regular file, got a device"),
-    "an image that is a folder": place(
-        lambda name: Path(name).mkdir(parents=True), "must be a regular file, got a folder"
-    ),
+    "an image that is a folder": place(lambda name: Path(name).mkdir(parents=True), "no images in"),
     "an image of a hole": place(lambda name: sparse(name, 1 << 30), "at most 268,435,456 bytes"),
     "a folder of large images": Case(
         many_large,

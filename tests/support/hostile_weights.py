@@ -17,7 +17,7 @@ from safetensors.torch import save, save_file
 
 from macer.models.networks import resnet20
 from macer.models.weights import read_weights
-from macer.runs.run import load_model
+from macer.runs.trained_model import load_model
 
 FILE = Path("w.pth")
 DAMAGED = "w.pth must be a file of torch.save or of safetensors; it is damaged or something else"

@@ -50,7 +50,9 @@ def batch_of(recipe: TrainRecipe) -> Batch:
     split = tiny_split()
     torch.manual_seed(recipe.seed)
     shape = split.images.shape[1:]
-    network = build_model(recipe.model, num_classes=len(CLASSES), shape=shape, mean=None, std=None)
+    network = build_model(
+        recipe.model, num_classes=len(CLASSES), shape=shape, denoiser=recipe.denoiser
+    )
     images = torch.from_numpy(split.images).float() / 255
     return Batch(
         network=network.train(),

@@ -15,50 +15,413 @@ import sys
 from mutation import Mutant, main
 
 MUTANTS = {
+    "a plan's largest radius for the other half of the level": Mutant(
+        "certification/reach.py",
+        "p_a = bound_named(bound).largest(n, alpha)",
+        "p_a = bound_named(bound).largest(n, alpha / 2)",
+        "certification/test_reach.py",
+    ),
+    "a plan's least n one too many": Mutant(
+        "certification/reach.py",
+        "    n = 1 + bisect.bisect_left(",
+        "    n = 2 + bisect.bisect_left(",
+        "certification/test_reach.py",
+    ),
+    "a plan's sigma rounded down": Mutant(
+        "certification/reach.py",
+        "steps = math.ceil(sigma / digit)\n    while largest_radius(",
+        "steps = math.floor(sigma / digit)\n    while False and largest_radius(",
+        "certification/test_reach.py",
+    ),
+    "a plan that refuses nothing": Mutant(
+        "certification/reach.py",
+        "if largest >= radius:",
+        "if largest > 0:",
+        "certification/test_reach.py",
+    ),
+    "early stopping that counts decided images on": Mutant(
+        "certification/reach.py",
+        "np.where(verdict == Verdict.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]",
+        "still_open[kept[0] :]",
+        "certification/test_reach.py",
+    ),
+    "early stopping that forgets votes": Mutant(
+        "certification/reach.py",
+        "first, before = first + int(kept[0]), size",
+        "first, before = int(kept[0]), size",
+        "certification/test_reach.py",
+    ),
+    "a plan without the padding of a chunk": Mutant(
+        "certification/budget.py",
+        "float(images * -(-num // CHUNK)), self.task",
+        "images * num / CHUNK, self.task",
+        "certification/test_budget.py",
+    ),
+    "a plan whose threads are never idle": Mutant(
+        "certification/budget.py",
+        "longest = float(math.ceil(full / self.threads) * self.task)",
+        "longest = full / self.threads * self.task",
+        "certification/test_budget.py",
+    ),
+    "a plan without the selection": Mutant(
+        "certification/budget.py",
+        "return selection + estimation",
+        "return estimation",
+        "certification/test_budget.py",
+    ),
+    "a plan without the preparation": Mutant(
+        "certification/budget.py",
+        "seconds = self.pace.preparation + sampling\n        radius = ",
+        "seconds = sampling\n        radius = ",
+        "certification/test_budget.py",
+    ),
+    "a price per minute": Mutant(
+        "certification/budget.py",
+        "seconds / 3600 * price",
+        "seconds / 60 * price",
+        "certification/test_budget.py",
+    ),
+    "a pace that counts the trial as samples": Mutant(
+        "certification/pace.py",
+        "    preparation = clock() - started\n",
+        "    preparation = 0.0\n",
+        "certification/test_pace.py",
+    ),
+    "a rate of rounds that warm up": Mutant(
+        "system/rates.py",
+        "if taken < SHORT and not rates:",
+        "if False:",
+        "system/test_rates.py",
+    ),
+    "a training timed at its beginning": Mutant(
+        "training/speed.py",
+        "trainer.step = trainer.recipe.epochs // 2 * trainer.steps_per_epoch",
+        "trainer.step = 0",
+        "certification/test_pace.py",
+    ),
+    "a plan that leaves out the training": Mutant(
+        "cli/plan.py",
+        "seconds = asked.seconds + (training.seconds if training else 0.0)",
+        "seconds = asked.seconds",
+        "cli/test_plan.py",
+    ),
+    "no line until something is done": Mutant(
+        "system/progress.py",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            self.show()",
+        "        while not ended.wait(SECONDS_TO_FIRST_LINE):\n            pass",
+        "system/test_progress.py",
+    ),
     "two-sided bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, alpha / 2)",
         "smoothing/test_bounds.py",
     ),
     "ten times alpha": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "betaincinv(*shape, alpha)",
         "betaincinv(*shape, 10 * alpha)",
         "smoothing/test_bounds.py",
     ),
     "bound off by one": Mutant(
-        "smoothing/bounds.py", "n - count + 1.0)", "n - count + 0.5)", "smoothing/test_bounds.py"
+        "smoothing/confidence.py",
+        "n - count + 1.0)",
+        "n - count + 0.5)",
+        "smoothing/test_bounds.py",
     ),
     "estimate instead of bound": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "return np.where(count > 0, p, 0.0)",
         "return count / n * DOWN + 0 * p",
         "smoothing/test_bounds.py",
     ),
     "bound rounded up": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "DOWN = 1.0 - ULPS",
         "DOWN = 1.0 + ULPS",
         "smoothing/test_bounds.py",
     ),
     "Hoeffding without its half": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "-np.log(alpha) / (2 * n)",
         "-np.log(alpha) / (4 * n)",
         "smoothing/test_bounds.py",
     ),
     "Bernstein with one tail": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "log_term = np.log(2 / alpha)",
         "log_term = np.log(1 / alpha)",
         "smoothing/test_bounds.py",
+    ),
+    "anytime: alpha ten times too large": Mutant(
+        "smoothing/confidence_sequence.py",
+        ">= -math.log(alpha)",
+        ">= -math.log(10 * alpha)",
+        "smoothing/test_confidence_sequence.py",
+    ),
+    "anytime: an estimate instead of a bound": Mutant(
+        "smoothing/confidence_sequence.py",
+        "    return low\n",
+        "    return count / np.maximum(n, 1.0) + 0 * low\n",
+        "smoothing/test_confidence_sequence.py",
+    ),
+    "anytime: weights above 1 in all": Mutant(
+        "smoothing/confidence_sequence.py",
+        "1, 1, 1, 1, 8]) / 32",
+        "1, 1, 1, 1, 8]) / 31",
+        "smoothing/test_confidence_sequence.py",
+    ),
+    "anytime: wealth rounded up": Mutant(
+        "smoothing/confidence_sequence.py",
+        "+ gains + losses - error",
+        "+ gains + losses + error",
+        "smoothing/test_confidence_sequence.py",
+    ),
+    "anytime: the angle's rounding forgotten": Mutant(
+        "smoothing/confidence_sequence.py",
+        "_ERROR = 2.0**-48",
+        "_ERROR = 0.0",
+        "smoothing/test_confidence_sequence.py",
+    ),
+    "anytime: one n for all images": Mutant(
+        "smoothing/bounds.py",
+        "n if drawn is None or not self.anytime else drawn.numpy()",
+        "n if drawn is None or self.anytime else drawn.numpy()",
+        "certification/test_anytime.py",
+    ),
+    "anytime: Clopper–Pearson's bound at every look": Mutant(
+        "smoothing/bounds.py",
+        '"anytime": Bound(_anytime,',
+        '"anytime": Bound(_clopper_pearson,',
+        "certification/test_anytime.py",
+    ),
+    "anytime: the largest radius with the latest counts": Mutant(
+        "certification/anytime.py",
+        "max(now, then, key=lambda certificate: certificate.radius)",
+        'type(now)(**{**vars(now), "radius": max(now.radius, then.radius)})',
+        "certification/test_anytime.py",
+    ),
+    "anytime: each look draws the first samples again": Mutant(
+        "certification/anytime.py",
+        "only=estimated, after=before)",
+        "only=estimated, after=0)",
+        "certification/test_anytime.py",
+    ),
+    "anytime: selection samples count too": Mutant(
+        "certification/anytime.py",
+        "counts = Tally(*map(torch.zeros_like, counts0))",
+        "counts = counts0",
+        "certification/test_anytime.py",
+    ),
+    "anytime: no deadline": Mutant(
+        "certification/anytime.py",
+        "min(next_look(size, n, chunks=_CHUNKS), size + clock.fitting())",
+        "next_look(size, n, chunks=_CHUNKS)",
+        "certification/test_anytime.py",
+    ),
+    "anytime: seconds for all images together": Mutant(
+        "certification/data_set.py",
+        "size if certification.seconds is None else 1",
+        "size",
+        "laws/test_anytime.py",
+    ),
+    "any number of samples verified": Mutant(
+        "audit/verify.py",
+        "range(least_n(bound, header.alpha), header.n + 1)",
+        "range(0, 10**12)",
+        "laws/test_anytime.py",
+    ),
+    "as many samples drawn again as n": Mutant(
+        "audit/verify.py",
+        "bound_named(header.bound).anytime and recorded.drawn",
+        "False and recorded.drawn",
+        "laws/test_anytime.py",
+    ),
+    "an interruption loses the certificate so far": Mutant(
+        "certification/watch.py",
+        "if certificate is None:",
+        "if True:",
+        "laws/test_anytime.py",
+    ),
+    "an interrupted draw goes on": Mutant(
+        "smoothing/threads.py",
+        "                    future.cancel()\n",
+        "                    future.done()\n",
+        "smoothing/test_threads.py",
+    ),
+    "an interrupted task goes on": Mutant(
+        "smoothing/sampling.py",
+        "if ended.is_set():",
+        "if False:",
+        "smoothing/test_threads.py",
+    ),
+    "one image in one thread": Mutant(
+        "smoothing/sampling.py",
+        "min(self.task, max(-(-total // len(networks)), 1))",
+        "self.task",
+        "smoothing/test_threads.py",
     ),
     "every bound soft but one": Mutant(
         "audit/verify.py",
         "is_soft != bound_named(header.bound).soft",
         'is_soft != (header.bound != "clopper-pearson")',
         "laws/test_bounds.py",
+    ),
+    "all of alpha for the top class beside the runner-up": Mutant(
+        "smoothing/bounds.py",
+        "selected, n, (1 - RIVALS_SHARE) * alpha)",
+        "selected, n, alpha)",
+        "laws/test_runner_up.py",
+    ),
+    "alpha split twice": Mutant(
+        "smoothing/bounds.py",
+        "selected, n, (1 - RIVALS_SHARE) * alpha)",
+        "selected, n, (1 - RIVALS_SHARE) ** 2 * alpha)",
+        "certification/test_conclusions.py",
+    ),
+    "the number of rivals forgotten": Mutant(
+        "smoothing/bounds.py",
+        "RIVALS_SHARE * alpha / rivals)",
+        "RIVALS_SHARE * alpha)",
+        "certification/test_conclusions.py",
+    ),
+    "all of alpha for each rival": Mutant(
+        "smoothing/bounds.py",
+        "RIVALS_SHARE * alpha / rivals)",
+        "alpha)",
+        "laws/test_runner_up.py",
+    ),
+    "the bound of one rival alone": Mutant(
+        "smoothing/bounds.py",
+        "votes.scatter(1, selected[:, None], 0).max(dim=1).values + nobody",
+        "votes.roll(1, dims=1).gather(1, selected[:, None]).squeeze(1) + nobody",
+        "laws/test_runner_up.py",
+    ),
+    "the selected class is a rival": Mutant(
+        "smoothing/bounds.py",
+        "votes.scatter(1, selected[:, None], 0).max(dim=1)",
+        "votes.max(dim=1)",
+        "certification/test_conclusions.py",
+    ),
+    "nobody's votes forgotten": Mutant(
+        "smoothing/bounds.py",
+        ".max(dim=1).values + nobody",
+        ".max(dim=1).values + 0 * nobody",
+        "laws/test_runner_up.py",
+    ),
+    "upper bound rounded down": Mutant(
+        "smoothing/confidence.py",
+        "np.nextafter(1.0 - others, 2.0)",
+        "(1.0 - others) * DOWN**16",
+        "smoothing/test_bounds.py",
+    ),
+    "the runner-up's share for its bound": Mutant(
+        "smoothing/bounds.py",
+        "return clopper_pearson_upper(counts, n, RIVALS_SHARE * alpha / rivals)",
+        "return counts / n",
+        "laws/test_runner_up.py",
+    ),
+    "the runner-up above what the top class leaves": Mutant(
+        "smoothing/bounds.py",
+        "p_b = np.minimum(self.upper(tally, selected, n, alpha), p_b)",
+        "p_b = self.upper(tally, selected, n, alpha)",
+        "certification/test_conclusions.py",
+    ),
+    "radius of two bounds rounded up": Mutant(
+        "smoothing/radius.py",
+        "- sigma / 2 * lost * ULPS",
+        "+ sigma / 2 * lost * ULPS",
+        "smoothing/test_radius.py",
+    ),
+    "runner-up's bound printed rounded down": Mutant(
+        "certification/table.py",
+        "rounded(p_b, 12, ROUND_CEILING)",
+        "rounded(p_b, 12, ROUND_FLOOR)",
+        "certification/test_table.py",
+    ),
+    "runner-up's bound not audited": Mutant(
+        "audit/verify.py",
+        "        and math.isclose(recorded.p_b or 0.0, again.p_b or 0.0, rel_tol=_ROUNDING)\n",
+        "",
+        "audit/test_verify.py",
+    ),
+    "a prediction by another bound": Mutant(
+        "certification/predict_files.py",
+        "[Kind(bound)]",
+        "[Kind()]",
+        "certification/test_predict_files.py",
+    ),
+    "Smooth by another bound": Mutant(
+        "certification/smooth.py",
+        "[Kind(self.bound)]",
+        "[Kind()]",
+        "certification/test_smooth.py",
+    ),
+    "a level chosen afterwards taken for fixed": Mutant(
+        "certification/header.py",
+        "return alpha == self.alpha and bound in (self.bound, *self.also)",
+        "return bound in (self.bound, *self.also)",
+        "certification/test_header.py",
+    ),
+    "a bound chosen afterwards taken for fixed": Mutant(
+        "certification/header.py",
+        "return alpha == self.alpha and bound in (self.bound, *self.also)",
+        'return alpha == self.alpha and bound in ("clopper-pearson", "runner-up")',
+        "certification/test_header.py",
+    ),
+    "older certificates merged into a promise": Mutant(
+        "certification/header.py",
+        "return set(a.also) <= set(b.also)",
+        "return True",
+        "certification/test_header.py",
+    ),
+    "other readings of a single radius": Mutant(
+        "certification/data_set.py",
+        "if recipe.radius is not None or recipe.bound not in READINGS:",
+        "if recipe.bound not in READINGS:",
+        "audit/test_rescore.py",
+    ),
+    "another reading of votes that stopped the sampling": Mutant(
+        "audit/rescore.py",
+        "if header.radius is not None:",
+        "if False:",
+        "audit/test_rescore.py",
+    ),
+    "counts read anew without their audit": Mutant(
+        "audit/rescore.py",
+        "    recompute(contents)\n",
+        "",
+        "audit/test_rescore.py",
+    ),
+    "an unfinished journal read anew": Mutant(
+        "audit/rescore.py",
+        "if contents.missing:",
+        "if False:",
+        "audit/test_rescore.py",
+    ),
+    "a rescored table over the certificates": Mutant(
+        "runs/names.py",
+        'return folder / f"{_RESCORED}{bound}-{alpha}.tsv"',
+        "return folder / TABLE",
+        "runs/test_names.py",
+    ),
+    "a reading chosen afterwards without its mark": Mutant(
+        "report/tables.py",
+        'mark = " †" if row.level == "chosen" else ""',
+        'mark = ""',
+        "audit/test_rescore.py",
+    ),
+    "ACRs of different bounds side by side without a word": Mutant(
+        "report/notes.py",
+        '("bound", {row.bound for row in rows} - {None}),',
+        '("bound", set()),',
+        "audit/test_rescore.py",
+    ),
+    "a folder without certificates hides those of the zoo": Mutant(
+        "runs/zoo.py",
+        "shipped.is_dir() and not _certified(own) else own",
+        "shipped.is_dir() and not own.exists() else own",
+        "runs/test_zoo.py",
     ),
     "too few samples for a bound": Mutant(
         "smoothing/bounds.py",
@@ -107,6 +470,102 @@ MUTANTS = {
         "if not (low >= 0 and high <= 1):",
         "if low < 0 or high > 1:",
         "certification/test_settings.py",
+    ),
+    "range of inputs not checked": Mutant(
+        "certification/settings.py",
+        "if value_range is not None and not value_range[0] <= low <= high <= value_range[1]:",
+        "if False:",
+        "certification/test_settings.py",
+    ),
+    "infinite inputs admitted": Mutant(
+        "certification/settings.py",
+        "    if not np.isfinite([low, high]).all():\n",
+        "    if False:\n",
+        "certification/test_settings.py",
+    ),
+    "inputs that lose the noise to rounding admitted": Mutant(
+        "certification/settings.py",
+        "if max(-low, high) > MOST_SIGMAS * sigma > 0:",
+        "if high > 0 * MOST_SIGMAS > sigma:",
+        "certification/test_settings.py",
+    ),
+    "exact noise claimed for floats": Mutant(
+        "smoothing/sampling.py",
+        "return self.images.dtype == torch.uint8",
+        "return self.images.dtype != torch.float64",
+        "laws/test_any_input.py",
+    ),
+    "exact noise promised to inputs that are no images": Mutant(
+        "certification/settings.py",
+        "    if exact:\n",
+        "    if False:\n",
+        "certification/test_settings.py",
+    ),
+    "a label outside of the classes is the last class": Mutant(
+        "models/callables.py",
+        "    if len(outside):\n",
+        "    labels = labels.clip(0, num_classes - 1)\n    if False:\n",
+        "models/test_callables.py",
+    ),
+    "labels and classes confused": Mutant(
+        "models/callables.py",
+        "torch.from_numpy(labels), num_classes).float()",
+        "torch.from_numpy(num_classes - 1 - labels), num_classes).float()",
+        "laws/test_any_input.py",
+    ),
+    "a callable gets the sampler's own memory": Mutant(
+        "models/callables.py",
+        'np.array(batch.detach().cpu().numpy(), dtype=np.float32, order="C")',
+        "batch.detach().cpu().numpy()",
+        "models/test_callables.py",
+    ),
+    "a callable runs in several threads": Mutant(
+        "smoothing/sampling.py",
+        ' != "cpu" or isinstance(self.model, CallableNetwork):',
+        ' != "cpu":',
+        "laws/test_any_input.py",
+    ),
+    "the field's class keeps an earlier callable": Mutant(
+        "certification/smooth.py",
+        "if self._called is None or self._called.function is not self.base_classifier:",
+        "if self._called is None:",
+        "laws/test_any_input.py",
+    ),
+    "number of classes not checked": Mutant(
+        "smoothing/sampling.py",
+        "            self._check_classes(classes)\n",
+        "",
+        "laws/test_any_input.py certification/test_smooth.py",
+    ),
+    "the shape of inputs is lost": Mutant(
+        "smoothing/copies.py",
+        "return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs",
+        "return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs.flatten(1)",
+        "laws/test_any_input.py",
+    ),
+    "an input that is its own negative is exchanged for itself": Mutant(
+        "smoothing/rows.py",
+        "several, sigma, dtype, seed=1)",
+        "several, sigma, dtype, seed=0)",
+        "laws/test_any_input.py",
+    ),
+    "logits inside an answer ignored": Mutant(
+        "kernels/agreement.py",
+        'return getattr(output, "logits", output)',
+        "return output",
+        "models/test_answers.py models/test_callables.py",
+    ),
+    "a network's answer with logits trained as it is": Mutant(
+        "models/build.py",
+        "return model if isinstance(output, Tensor) else Logits(*model)",
+        "return model",
+        "models/test_answers.py",
+    ),
+    "a changed module of torchscript is not prepared again": Mutant(
+        "kernels/graph.py",
+        "            yield from part.parameters(recurse=False)\n",
+        "",
+        "models/test_answers.py",
     ),
     "half the noise": Mutant(
         "smoothing/copies.py",
@@ -207,8 +666,8 @@ MUTANTS = {
     ),
     "the probe looks at images without noise": Mutant(
         "smoothing/rows.py",
-        "return batch[:rows].permute(0, 2, 3, 1)",
-        "return batch[:rows].permute(0, 2, 3, 1).clamp(0, 1)",
+        "return channels_last(batch[:rows])",
+        "return channels_last(batch[:rows]).clamp(0, 1)",
         "smoothing/test_rows.py",
     ),
     "several rows at a time": Mutant(
@@ -243,8 +702,8 @@ MUTANTS = {
     ),
     "radius printed rounded up": Mutant(
         "certification/table.py",
-        "rounding=ROUND_FLOOR",
-        "rounding='ROUND_CEILING'",
+        "return rounded(value, decimals, ROUND_FLOOR)",
+        "return rounded(value, decimals, ROUND_CEILING)",
         "certification/test_table.py",
     ),
     "damaged records read": Mutant(
@@ -366,7 +825,7 @@ MUTANTS = {
     ),
     "samples that no look has": Mutant(
         "audit/verify.py",
-        "if evidence.drawn not in _sample_sizes(contents.header):",
+        "if evidence.drawn not in sizes and (evidence.drawn > 0 or not contents.header.score):",
         "if False:",
         "certification/test_data_set.py",
     ),
@@ -437,7 +896,7 @@ MUTANTS = {
         "smoothing/test_threads.py",
     ),
     "quantile above its exact value": Mutant(
-        "smoothing/bounds.py",
+        "smoothing/confidence.py",
         "while (above := betainc(*shape, p) > alpha).any():",
         "if (above := betainc(*shape, p) > 1).any():",
         "smoothing/test_bounds.py",
@@ -522,8 +981,8 @@ MUTANTS = {
     ),
     "a header that need not have all": Mutant(
         "certification/header.py",
-        'optional = {"split"} if',
-        'optional = {"split"} if False and',
+        'optional = {"split", "also"} if',
+        'optional = {"split", "also"} if False and',
         "laws/test_forgery.py",
     ),
     "doubled records verified": Mutant(
@@ -546,8 +1005,8 @@ MUTANTS = {
     ),
     "resampling compares labels": Mutant(
         "audit/verify.py",
-        "if not _follows(contents.records[idx].certificate, certificate, header.sigma):",
-        "if contents.records[idx].certificate.label != certificate.label:",
+        "if not _follows(recorded, certificate, header.sigma):",
+        "if recorded.label != certificate.label:",
         "laws/test_forgery.py",
     ),
     "a false record sought with less power": Mutant(
@@ -633,7 +1092,7 @@ MUTANTS = {
     ),
     "audit without arithmetic": Mutant(
         "audit/verify.py",
-        "if not _follows(evidence, _concluded(contents, record), contents.header.sigma):",
+        "if not _follows(evidence, concluded(contents.header, record), contents.header.sigma):",
         "if False:",
         "audit/test_verify.py",
     ),
@@ -651,7 +1110,7 @@ MUTANTS = {
     ),
     "an ACR of certificates of one radius": Mutant(
         "report/logs.py",
-        "if radius is not None:",
+        "if at is not None and not one_radius:",
         "if False:",
         "experiments/test_paper_runs.py",
     ),
@@ -692,15 +1151,15 @@ MUTANTS = {
         "data/test_arrays.py",
     ),
     "arrays recorded as the recipe's data set": Mutant(
-        "training/loop.py",
+        "training/beginning.py",
         "return replace(recipe, dataset=split.dataset)",
         "return recipe",
         "training/test_loop.py",
     ),
     "parts that forget their data set": Mutant(
         "data/split.py",
-        "return replace(self, images=self.images[rows], labels=self.labels[rows])",
-        "return Split(self.images[rows], self.labels[rows])",
+        "return replace(self, images=self.images[rows], labels=self.labels[rows], files=files)",
+        "return Split(self.images[rows], self.labels[rows], files=files)",
         "data/test_arrays.py",
     ),
     "arrays certified as a data set of that name": Mutant(
@@ -727,6 +1186,144 @@ MUTANTS = {
         "if not isinstance(value, int | float):",
         "recipes/test_fields.py",
     ),
+    "a gate without alpha": Mutant(
+        "report/gate.py",
+        "np.maximum((q - alpha) / (1 - alpha), 0.0)",
+        "np.maximum(q, 0.0)",
+        "report/test_gate.py",
+    ),
+    "a gate by a two-sided bound": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = clopper_pearson_lower(certified, images, level / 2)",
+        "report/test_gate.py",
+    ),
+    "a gate by the estimate": Mutant(
+        "report/gate.py",
+        "q = clopper_pearson_lower(certified, images, level)",
+        "q = np.asarray(certified) / np.maximum(images, 1)",
+        "report/test_gate.py",
+    ),
+    "a bound that must exceed what is required": Mutant(
+        "report/gate.py", "lower >= required", "lower > required", "report/test_gate.py"
+    ),
+    "a gate that counts wrong labels": Mutant(
+        "report/gate.py",
+        "return log.correct & (log.radius >= radius)",
+        "return log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a radius that must be exceeded": Mutant(
+        "report/gate.py", "(log.radius >= radius)", "(log.radius > radius)", "report/test_gate.py"
+    ),
+    "a radius lost in print": Mutant(
+        "report/gate.py",
+        "log.radius > log.at - _PRINTED",
+        "log.radius >= radius",
+        "report/test_gate.py",
+    ),
+    "a gate beyond the certified radius": Mutant(
+        "report/gate.py", "if radius > log.at:", "if False:", "report/test_gate.py"
+    ),
+    "a baseline that is understated": Mutant(
+        "report/gate.py",
+        "if baseline.at not in (None, radius):",
+        "if False:",
+        "report/test_gate.py",
+    ),
+    "builds compared without pairs": Mutant(
+        "report/gate.py",
+        "int(np.sum(new & ~old)), int(np.sum(old & ~new))",
+        "max(new.sum() - old.sum(), 0), max(old.sum() - new.sum(), 0)",
+        "report/test_gate.py",
+    ),
+    "gained and lost exchanged": Mutant(
+        "report/gate.py",
+        "gained, lost, images = ",
+        "lost, gained, images = ",
+        "report/test_gate.py",
+    ),
+    "the level of a comparison spent twice": Mutant(
+        "report/gate.py",
+        "clopper_pearson_lower(gained, differing, (1 - _LOST_SHARE) * level)",
+        "clopper_pearson_lower(gained, differing, 2 * level)",
+        "report/test_gate.py",
+    ),
+    "lost images by their estimate": Mutant(
+        "report/gate.py",
+        "p = clopper_pearson_upper(lost, images, _LOST_SHARE * level)",
+        "p = np.asarray(lost) / images",
+        "report/test_gate.py",
+    ),
+    "the best class for the worst": Mutant(
+        "report/gate.py",
+        "worst, names = min(bounds",
+        "worst, names = max(bounds",
+        "report/test_gate.py",
+    ),
+    "a class without images left out": Mutant(
+        "report/gate.py", "range(classes) if log.classes else", "", "report/test_gate.py"
+    ),
+    "an unfinished run judged": Mutant(
+        "cli/gate.py", "if len(missing) and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a table behind its journal judged": Mutant(
+        "cli/gate.py", "if behind and not partial:", "if False:", "cli/test_gate.py"
+    ),
+    "a baseline of another level": Mutant(
+        "cli/gate.py", "if build.alpha != alpha:", "if False:", "cli/test_gate.py"
+    ),
+    "a gate that always ends with 0": Mutant(
+        "cli/app.py",
+        'return None if helps or result.get("passed", True) else NOT_PASSED',
+        "return None",
+        "cli/test_gate.py",
+    ),
+    "one requirement suffices": Mutant(
+        "cli/gate.py",
+        "passed = all(requirement.passed",
+        "passed = any(requirement.passed",
+        "cli/test_gate.py",
+    ),
+    "failures that JUnit does not count": Mutant(
+        "report/junit.py",
+        "sum(not requirement.passed",
+        "sum(requirement.passed and False",
+        "report/test_junit.py",
+    ),
+    "an interval of one side": Mutant(
+        "report/intervals.py", "SIDE = 0.025", "SIDE = 0.05", "report/test_intervals.py"
+    ),
+    "intervals of wrong predictions": Mutant(
+        "report/intervals.py",
+        "radii = log.radius * log.correct",
+        "radii = log.radius",
+        "report/test_intervals.py",
+    ),
+    "a radius beyond the largest": Mutant(
+        "report/intervals.py",
+        "if not radii.max() <= _PRINTED * largest:",
+        "if False:",
+        "report/test_intervals.py",
+    ),
+    "an interval rounded inwards": Mutant(
+        "report/intervals.py",
+        "math.floor(interval.low * 1000), math.ceil(interval.high * 1000)",
+        "math.ceil(interval.low * 1000), math.floor(interval.high * 1000)",
+        "report/test_intervals.py",
+    ),
+    "scores of all classes for each": Mutant(
+        "report/intervals.py",
+        "own = log.label == label",
+        "own = log.label >= 0",
+        "report/test_tables.py",
+    ),
+    "CSV columns that vanish": Mutant(
+        "report/tables.py",
+        "*(row.acr_interval or (None, None)),",
+        "*(row.acr_interval or ()),",
+        "report/test_tables.py",
+    ),
     "held-out images taken for test images": Mutant(
         "report/scores.py",
         " or a.split != b.split",
@@ -751,6 +1348,36 @@ MUTANTS = {
     "a page of a form": Mutant(
         "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
     ),
+    "an envelope of the worst": Mutant(
+        "report/curves.py", "np.max(at_x, axis=0)", "np.min(at_x, axis=0)", "report/test_curves.py"
+    ),
+    "an envelope that is shifted": Mutant(
+        "report/curves.py",
+        "np.searchsorted(knots[:-1], x)",
+        'np.searchsorted(knots[:-1], x, side="right")',
+        "report/test_curves.py",
+    ),
+    "a number split over two lines": Mutant(
+        "report/grid.py", "SHORT = 28", "SHORT = 4", "report/test_grid.py"
+    ),
+    "another σ under the training's": Mutant(
+        "certification/target.py",
+        "replace(target, sigma=sigma, architecture=architecture)",
+        "replace(target, architecture=architecture)",
+        "cli/test_certify.py",
+    ),
+    "another σ in the run's own folder": Mutant(
+        "cli/certify.py",
+        "    _check_place_of_sigma(model.sigma",
+        "    False and _check_place_of_sigma(model.sigma",
+        "cli/test_mistakes.py",
+    ),
+    "a training folder taken from a run": Mutant(
+        "runs/run.py",
+        "made = [run.model, run.metrics,",
+        "made = [run.model,",
+        "runs/test_run.py::test_a_run_that_failed_at_its_first_step_leaves_its_folder_to_another_recipe",
+    ),
     "a speed of what was skipped": Mutant(
         "system/progress.py",
         "        self.done = done\n",
@@ -773,7 +1400,7 @@ MUTANTS = {
         "cli/test_json.py",
     ),
     "an unfinished log that looks finished": Mutant(
-        "report/tables.py",
+        "report/texts.py",
         "if asked in (None, count) else",
         "if True else",
         "report/test_tables.py",
@@ -834,14 +1461,14 @@ MUTANTS = {
     ),
     "a bound of one half": Mutant(
         "certification/conclusions.py",
-        "if p_a[i] > 0.5",
-        "if p_a[i] >= 0.5",
+        "if p_a[i] > p_b[i]",
+        "if p_a[i] >= p_b[i]",
         "certification/test_conclusions.py",
     ),
     "the batch size forgotten": Mutant(
         "certification/largest_radius.py",
-        "indices=indices, batch_size=batch_size, row_by_row=row_by_row, progress",
-        "indices=indices, row_by_row=row_by_row, progress",
+        "indices=indices, batch_size=batch_size, row_by_row=row_by_row, num_classes",
+        "indices=indices, row_by_row=row_by_row, num_classes",
         "certification/test_largest_radius.py::test_what_is_asked_for_reaches_the_samples",
     ),
     "ordinary noise not to be had": Mutant(
@@ -894,8 +1521,8 @@ MUTANTS = {
     ),
     "n0 of a prediction forgotten": Mutant(
         "certification/predict_files.py",
-        "sample_and_certify(sampler, [Kind()], n0=n0",
-        "sample_and_certify(sampler, [Kind()], n0=100",
+        "sample_and_certify(sampler, [Kind(bound)], n0=n0",
+        "sample_and_certify(sampler, [Kind(bound)], n0=100",
         "certification/test_predict_files.py::test_certify_is_asked_with_the_models_sigma_and_the_users_settings",
     ),
     "an image that one of two journals lacks passed over": Mutant(
@@ -956,19 +1583,121 @@ MUTANTS = {
         "data/test_sets.py::test_the_first_label_that_is_no_class_is_refused",
     ),
     "colours lost after a grey image": Mutant(
-        "data/image_folder.py",
-        'mode = mode if image.mode == "L"',
-        'mode = "L" if image.mode == "L"',
+        "data/photographs.py",
+        "return (1 if all(header.grey for _, header in known) else 3, height, width)",
+        "return (1 if any(header.grey for _, header in known) else 3, height, width)",
         "data/test_image_folder.py::test_a_grey_image_after_a_coloured_one_leaves_all_in_colour",
     ),
     "images of several heights": Mutant(
-        "data/image_folder.py",
-        "and image.size != size:",
-        "and image.size[0] != size[0]:",
+        "data/photographs.py",
+        "if header.size != (height, width):",
+        "if header.size[1] != width:",
         "data/test_image_folder.py::test_images_of_another_height_alone_are_refused",
     ),
+    "photographs taken as they lie": Mutant(
+        "data/photograph.py",
+        "upright = _upright(loaded, turn)",
+        "upright = loaded",
+        "data/test_photograph.py",
+    ),
+    "photographs turned the other way": Mutant(
+        "data/photograph.py",
+        "6: Transpose.ROTATE_270,",
+        "6: Transpose.ROTATE_90,",
+        "data/test_photograph.py",
+    ),
+    "a crop at the top left": Mutant(
+        "data/photograph.py",
+        "left, top = (covering[0] - width) // 2, (covering[1] - height) // 2",
+        "left, top = 0, 0",
+        "data/test_photograph.py",
+    ),
+    "a photograph squeezed into its size": Mutant(
+        "data/photograph.py",
+        "resized = image.resize(covering, Resampling.BILINEAR)",
+        "return image.resize((width, height), Resampling.BILINEAR)",
+        "data/test_photograph.py",
+    ),
+    "what is transparent shows its hidden colour": Mutant(
+        "data/photograph.py",
+        "if image.has_transparency_data:",
+        "if False:",
+        "data/test_photograph.py",
+    ),
+    "sixteen bits cut at 255": Mutant(
+        "data/photograph.py",
+        "(np.asarray(image) >> 8).astype(np.uint8)",
+        "np.minimum(np.asarray(image), 255).astype(np.uint8)",
+        "data/test_photograph.py",
+    ),
+    "training images among the tests unnoticed": Mutant(
+        "data/photographs.py",
+        'if shared and self.rules.duplicates == "refuse":',
+        "if False:",
+        "data/test_photographs.py",
+    ),
+    "only copies of files are duplicates": Mutant(
+        "data/photographs.py",
+        'if self.folder.name == "train":',
+        "if False:",
+        "data/test_photographs.py",
+    ),
+    "damaged photographs left out without being asked": Mutant(
+        "data/photographs.py",
+        "if not self.rules.skip_damaged:",
+        "if False:",
+        "data/test_photographs.py",
+    ),
+    "damaged photographs left out without a word": Mutant(
+        "data/photographs.py",
+        "damaged.append((self.listing.names[i], prepared))",
+        "pass",
+        "data/test_photographs.py",
+    ),
+    "files that are no images skipped without a word": Mutant(
+        "data/image_folder.py",
+        "others.append((entry.name, why))",
+        "pass",
+        "data/test_image_folder.py",
+    ),
+    "labels of files that were left out": Mutant(
+        "data/photographs.py",
+        "self.listing.labels[list(digests)],",
+        "self.listing.labels[: len(digests)],",
+        "data/test_photographs.py",
+    ),
+    "the size not in the data set's name": Mutant(
+        "data/sets.py",
+        "return replace(DATASETS[plain], name=name,",
+        "return replace(DATASETS[plain], name=plain,",
+        "cli/test_own_data.py::test_certificates_of_two_preparations_do_not_mix",
+    ),
+    "a photograph predicted at a size of its own": Mutant(
+        "certification/predict_files.py",
+        "size=size_of(card.dataset))",
+        "size=None)",
+        "cli/test_own_data.py::test_predict_prepares_a_photograph_as_the_data_set_did",
+    ),
+    "another size verified": Mutant(
+        "audit/verify.py",
+        "if name != contents.header.dataset:",
+        "if False:",
+        "cli/test_own_data.py",
+    ),
+    "a data set's code run at a file's word": Mutant(
+        "runs/data_code.py",
+        "    check_admitted(name, {*code, *folders}, source=source)\n",
+        "",
+        "cli/test_own_data.py::test_a_stranger_admits_a_function_s_data_by_flag_or_by_name",
+    ),
+    "a recipe's data set run at its word": Mutant(
+        "recipes/named.py",
+        'values.get("model"), values.get("dataset"), loss.name',
+        'values.get("model"), loss.name',
+        "cli/test_mistakes.py",
+    ),
     "rows that are too long": Mutant(
-        "report/logs.py",
+        "report/log_rows.py",
         "if len(texts) != len(names):",
         "if len(texts) < len(names):",
         "report/test_logs.py",
@@ -983,7 +1712,7 @@ MUTANTS = {
         "report/scores.py", "if count >= 20", "if count > 20", "report/test_scores.py"
     ),
     "a row's images taken for common ones": Mutant(
-        "report/tables.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
+        "report/notes.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
     ),
     "a batch taken for the images held out": Mutant(
         "report/history.py",
@@ -992,7 +1721,7 @@ MUTANTS = {
         "report/test_history.py",
     ),
     "variance below its exact value": Mutant(
-        "smoothing/bounds.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
+        "smoothing/confidence.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
     ),
     "draws at a cell's edge decided": Mutant(
         "smoothing/exact_noise.py",
@@ -1068,7 +1797,7 @@ MUTANTS = {
     ),
     "a run begun twice": Mutant(
         "runs/run.py",
-        "        if run.manifest.exists():  # perhaps",
+        "        if run.manifest.exists() and not _untrained(run):  # perhaps",
         "        if False:  # perhaps",
         "runs/test_run.py",
     ),
@@ -1380,6 +2109,120 @@ MUTANTS = {
         "self.pairs, self.bias32, None)",
         "kernels/test_fuse_inference.py",
         interpreted=True,
+    ),
+    "a layer of the same classes begun anew": Mutant(
+        "models/weights.py",
+        "differing = [key for key, tensor in loaded.items() if tensor.shape != own[key].shape]",
+        'differing = [key for key in loaded if key.startswith("5.")]',
+        "training/test_initial.py::test_the_network_begins_with_the_weights_of_a_file_or_a_run",
+    ),
+    "a layer with other inputs begun anew": Mutant(
+        "models/weights.py",
+        "agree = rest_agrees and ours",
+        "agree = ours",
+        "training/test_initial.py::test_another_mismatch_is_refused",
+    ),
+    "initial weights read again to resume": Mutant(
+        "training/initial.py",
+        "if resumed and has_checkpoint(run):",
+        "if resumed and has_checkpoint(run) and init is None:",
+        "training/test_initial.py",
+    ),
+    "initial weights saved only at the first checkpoint": Mutant(
+        "training/loop.py",
+        "        if start.read:\n",
+        "        if start.read and checkpoint_seconds < 0:\n",
+        "training/test_initial.py",
+    ),
+    "initial weights behind another normalisation": Mutant(
+        "models/normalisation.py",
+        "        if not same:\n",
+        "        if same is None:\n",
+        "training/test_initial.py",
+    ),
+    "held-out images that the initial weights learnt from": Mutant(
+        "training/initial.py",
+        "run.read_recipe().held_out < recipe.held_out",
+        "run.read_recipe().held_out < 0",
+        "training/test_initial.py",
+    ),
+    "new layers forgotten when resumed": Mutant(
+        "training/beginning.py",
+        'record = run.read_manifest().get("init")',
+        'record = {"new": ["1.0.weight"]}',
+        "training/test_initial.py",
+    ),
+    "statistics of a frozen batch-norm move": Mutant(
+        "training/step.py",
+        "        self.frozen.keep_in_eval_mode()\n",
+        "",
+        "training/test_freezing.py",
+    ),
+    "frozen weights averaged, and so rounded": Mutant(
+        "training/step.py",
+        "update_average(self.average, self.model, share, self.frozen.names)",
+        "update_average(self.average, self.model, share)",
+        "training/test_freezing.py",
+    ),
+    "frozen weights in the optimiser": Mutant(
+        "training/optimizers.py",
+        "for name, p in model.named_parameters() if p.requires_grad}",
+        "for name, p in model.named_parameters()}",
+        "training/test_freezing.py",
+    ),
+    "all but the named parts trained": Mutant(
+        "training/freezing.py",
+        "if name not in chosen | above}",
+        "if name in chosen}",
+        "training/test_freezing.py",
+    ),
+    "the rate of new layers not multiplied": Mutant(
+        "training/step.py",
+        "inputs.new_lr.fill_(learning_rate(recipe, epoch) * recipe.new_lr_factor)",
+        "inputs.new_lr.fill_(learning_rate(recipe, epoch))",
+        "training/test_freezing.py",
+    ),
+    "Muon with one rate for all groups": Mutant(
+        "training/optimizers.py",
+        'self._step(group["lr"], [p',
+        'self._step(self.param_groups[0]["lr"], [p',
+        "training/test_optimizers.py",
+    ),
+    "a denoiser's classifier trained": Mutant(
+        "training/freezing.py",
+        '("classifier",) if recipe.denoiser != "none" else recipe.freeze',
+        "recipe.freeze",
+        "models/test_denoisers.py",
+    ),
+    "a denoiser passed by in certification": Mutant(
+        "models/denoisers.py",
+        "self.classifier(self.denoiser(x))",
+        "self.classifier(self.denoiser(x) if self.training else x)",
+        "models/test_denoisers.py",
+    ),
+    "a denoiser that adds the noise": Mutant(
+        "models/denoisers.py",
+        "return x - residual",
+        "return x + residual",
+        "models/test_denoisers.py",
+    ),
+    "a denoiser taught by the labels": Mutant(
+        "losses/denoising.py",
+        "denoising_losses(logits, labels, errors",
+        "denoising_losses(logits, batch.labels, errors",
+        "losses/test_denoising.py",
+    ),
+    "squared errors of normalised pixels": Mutant(
+        "losses/denoising.py",
+        " * normalize.std  # in",
+        "  # in",
+        "losses/test_denoising.py",
+    ),
+    "padding at the wrong end": Mutant(
+        "models/mobilenet.py",
+        "(width % 2, 1, height % 2, 1)",
+        "(1, width % 2, 1, height % 2)",
+        "models/test_mobilenet.py",
     ),
 }
 

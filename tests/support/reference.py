@@ -6,9 +6,10 @@ can check it against the paper, and a test can check the package against it.
 
 import math
 
+import mpmath
 import numpy as np
 from scipy.stats import beta as beta_distribution
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest, norm
 
 
 def softmax(u, inverse_temperature):
@@ -47,6 +48,43 @@ def certify(counts0, counts, *, sigma, n, alpha):
     if p_a > 0.5:
         return c_a, sigma * norm.ppf(p_a)
     return -1, 0.0
+
+
+def certify_runner_up(counts0, counts, *, sigma, n, alpha, w=0.1):
+    """CERTIFY with all classes' bounds at once, its counts given: (prediction or −1, radius).
+
+    p̲_A at level (1 − w)α, and p̄_c of each other class at wα/(K − 1)      [Jia+20, SimuEM]
+    R = σ/2 · (Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)), p̄_B = min(max_c p̄_c, 1 − p̲_A)      [Cohen+19, Thm. 1]
+    """
+    c_a, classes = int(np.argmax(counts0)), len(counts)
+    n_a, nobody = int(counts[c_a]), n - int(sum(counts))
+    p_a = 0.0 if n_a == 0 else beta_distribution.ppf((1 - w) * alpha, n_a, n - n_a + 1)
+    uppers = []
+    for c in range(classes):
+        if c != c_a:
+            n_c = int(counts[c]) + nobody
+            level = w * alpha / (classes - 1)
+            uppers.append(1.0 if n_c == n else beta_distribution.isf(level, n_c + 1, n - n_c))
+    p_b = min(max(uppers), 1 - p_a)
+    if p_a > p_b:
+        return c_a, sigma / 2 * (norm.ppf(p_a) - norm.ppf(p_b))
+    return -1, 0.0
+
+
+def anytime_wealth(count, n, p0):
+    """W(p₀) = Σⱼ wⱼ (pⱼ/p₀)ᵏ ((1 − pⱼ)/(1 − p₀))ⁿ⁻ᵏ, to the digits that mpmath works with.
+
+    pⱼ = sin² min(φ₀ + dⱼ, π/2), φ₀ = arcsin √p₀;  dⱼ = 2⁻ʲ, j = 1…12, and ∞
+    """
+    p0, total = mpmath.mpf(p0), mpmath.mpf(0)
+    distances = [mpmath.mpf(2) ** -j for j in range(1, 13)] + [mpmath.inf]
+    for weight, distance in zip((1, 1, 2, 3, 4, 4, 3, 2, 1, 1, 1, 1, 8), distances, strict=True):
+        angle = min(mpmath.asin(mpmath.sqrt(p0)) + distance, mpmath.pi / 2)
+        own = (mpmath.sin(angle) ** 2 / p0) ** count
+        cosine = 0 if angle == mpmath.pi / 2 else mpmath.cos(angle)  # else rounded
+        other = (cosine**2 / (1 - p0)) ** (n - count)
+        total += mpmath.mpf(weight) / 32 * own * other
+    return total
 
 
 def predict(counts, *, alpha):
@@ -119,6 +157,21 @@ def stability_objective(clean, logits, labels, *, lam):
         total += -math.log(z[labels[i]])
         for j in range(k):
             total += lam / k * cross_entropy(z, softmax(logits[i, j], 1.0))
+    return total / n
+
+
+def denoising_objective(logits, labels, errors, *, lam, mse):
+    """λ·CE(u(D(x + η)), f(x)) + m·MSE(D(x + η), x), averaged over the noise.       [Salman+20]
+
+    logits: (images, k, classes); labels: f(x), (images,); errors: D(x + η) − x, (images, k, …).
+    """
+    n, k, _ = logits.shape
+    total = 0.0
+    for i in range(n):
+        for j in range(k):
+            total += lam / k * -math.log(softmax(logits[i, j], 1.0)[labels[i]])
+            pixels = [float(error) for error in errors[i, j].reshape(-1)]
+            total += mse / k * sum(error**2 for error in pixels) / len(pixels)
     return total / n
 
 
@@ -199,3 +252,28 @@ def sun_weight(p, n):
     """Φ⁻¹ of the one-sided Clopper–Pearson bound at α = 0.1 of clip(p, ¾, 1).     [Sun+24, code]"""
     count = int(min(max(p, 0.75), 1.0) * n)
     return norm.ppf(beta_distribution.ppf(0.1, count, n - count + 1))
+
+
+def largest_radius(n, *, sigma, alpha):
+    """σΦ⁻¹(p̲_A) where all n samples vote for one class: p̲_Aⁿ = α.               [Cohen+19]"""
+    return sigma * norm.ppf(alpha ** (1 / n))
+
+
+def sequential_samples(p_a, *, looks, verdict):
+    """(E samples, P(robust)) of a sequential test, by the whole distribution of the votes.
+
+    looks: sample sizes; verdict(votes, n): "open", "robust" or "given up".
+    """
+    still_open, before, expected, robust = {0: 1.0}, 0, 0.0, 0.0
+    for n in looks:
+        step = n - before
+        expected += step * sum(still_open.values())
+        chances = binom.pmf(range(step + 1), step, p_a)
+        after = {}
+        for votes, chance in still_open.items():
+            for more in range(step + 1):
+                after[votes + more] = after.get(votes + more, 0.0) + chance * chances[more]
+        robust += sum(chance for k, chance in after.items() if verdict(k, n) == "robust")
+        still_open = {k: chance for k, chance in after.items() if verdict(k, n) == "open"}
+        before = n
+    return expected, robust

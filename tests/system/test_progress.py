@@ -1,4 +1,5 @@
 import re
+import time
 from io import StringIO
 from types import SimpleNamespace
 
@@ -48,6 +49,24 @@ def run(clock, steps, seconds, done=0, total=None):
             advance(1)
 
 
+class Timer:
+    cancelled = False
+
+    def start(self):
+        pass
+
+    def cancel(self):
+        self.cancelled = True
+
+
+def waited_for(screen):
+    """Wait until something is shown."""
+    for _ in range(3000):
+        if screen.getvalue().endswith("\n"):
+            return
+        time.sleep(0.01)
+
+
 # law
 
 
@@ -63,10 +82,10 @@ def test_elsewhere_a_line_comes_every_ten_seconds_at_most(clock, screen, steps, 
 
 
 def test_elsewhere_a_long_task_ends_with_a_last_line_and_a_short_one_says_nothing(clock, screen):
-    run(clock, 5, 1.0)
+    run(clock, 3, 0.6)
     assert screen.getvalue() == ""
     run(clock, 25, 1.0)
-    assert screen.getvalue().splitlines()[-1] == "training a: 100%, 1 samples/s, 0 s left"
+    assert screen.getvalue().splitlines()[-1] == "training a: 100%, 1 samples/s, 25 s gone"
 
 
 def test_a_task_that_fails_has_no_last_line(clock, screen):
@@ -79,9 +98,9 @@ def test_a_task_that_fails_has_no_last_line(clock, screen):
 
 @pytest.mark.parametrize("screen", [True], indirect=True)
 def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, screen):
-    run(clock, 50, 0.01, total=100)
+    run(clock, 50, 0.02, total=100)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
-    assert re.search(r"training a ━+.* 50% 100 samples/s \d:\d\d:\d\d left [-\d]:[-\d]", shown)
+    assert re.search(r"training a ━+.* 50% 50 samples/s 1.0 s gone, 1.0 s left", shown)
 
 
 @pytest.mark.parametrize("screen", [True], indirect=True)
@@ -103,11 +122,56 @@ def test_the_speed_is_of_what_was_drawn_and_the_share_of_what_is_done(clock, scr
 
 def test_the_time_left_is_by_what_is_done(clock, screen):
     with progress.bar("a", 3000, "samples") as advance:
-        clock.now += 8
+        clock.now += 1
         advance(100)
-        clock.now += 2
+        clock.now += 9
         advance.reach(1000)
-    assert screen.getvalue() == "a: 33%, 10 samples/s, 20 s left\n"
+    assert screen.getvalue() == "a: 33%, 10 samples/s, 10 s gone, 20 s left\n"
+
+
+def test_elsewhere_the_first_line_comes_after_two_seconds_and_says_the_time_left(clock, screen):
+    with progress.bar("certifying a, 500 images", 500_000, "samples") as advance:
+        for _ in range(16):
+            clock.now += 0.125
+            advance(100)
+    shown = "certifying a, 500 images: 0%, 800 samples/s, 2.0 s gone, 10 min 23 s left\n"
+    assert screen.getvalue() == shown
+
+
+def test_elsewhere_a_line_comes_though_nothing_is_done(clock, screen, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 0.01)
+    with progress.bar("trying the network", 11, "passes"):
+        clock.now += 2
+        waited_for(screen)
+    assert screen.getvalue() == "trying the network: 0%, 2.0 s gone\n"
+
+
+def test_a_command_that_shows_nothing_says_what_it_is_doing(screen, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_SIGN", 0.01)
+    with progress.first_sign("reading the model"):
+        waited_for(screen)
+    assert screen.getvalue() == "reading the model\n"
+
+
+@pytest.mark.parametrize(
+    "show", [lambda: progress.note("a note"), lambda: progress.bar("a", 1, "b").__enter__()]
+)
+def test_a_command_that_shows_something_says_nothing_else(screen, monkeypatch, show):
+    timers = []
+    monkeypatch.setattr(progress.threading, "Timer", lambda *_: timers.append(Timer()) or timers[0])
+    with progress.first_sign("reading the model"):
+        show()
+        assert timers[0].cancelled
+    assert "reading" not in screen.getvalue()
+
+
+def test_a_first_sign_ends_with_its_block(screen, monkeypatch):
+    timers = []
+    monkeypatch.setattr(progress.threading, "Timer", lambda *_: timers.append(Timer()) or timers[0])
+    with pytest.raises(ZeroDivisionError), progress.first_sign("reading the model"):
+        assert not timers[0].cancelled
+        1 / 0  # noqa: B018
+    assert timers[0].cancelled
 
 
 @pytest.mark.parametrize("screen", [False, True], indirect=True)
@@ -131,7 +195,24 @@ def test_a_known_line(clock, screen):
     with progress.bar("certifying", 2000, "samples", 600) as advance:
         clock.now += 12
         advance(600)
-    assert screen.getvalue() == "certifying: 60%, 50 samples/s, 16 s left\n"
+    assert screen.getvalue() == "certifying: 60%, 50 samples/s, 12 s gone, 16 s left\n"
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_a_bar_of_hours_says_which_time_is_gone_and_which_is_left(clock, screen):
+    progress.console.width = 80
+    with progress.bar("certifying runs/a", 21 * 192, "samples") as advance:
+        clock.now += 192
+        advance(192)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    assert " 1 samples/s 3 min 12 s gone, 1 h 4 min left" in shown
+
+
+def test_before_any_work_no_time_is_left_to_be_told(clock, screen):
+    with progress.bar("a", 30, "samples") as advance:
+        clock.now += 11
+        advance.reach(0)
+    assert screen.getvalue() == "a: 0%, 11 s gone\n"
 
 
 def test_a_note_is_printed_as_it_is(screen):

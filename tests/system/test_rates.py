@@ -1,9 +1,17 @@
+import pytest
 import torch
 from tiny_models import tiny_with_batch_norm
 from torch import nn
 
 from macer.system import rates
-from macer.system.rates import matrix_rate, median_seconds, operations, seconds, wait_for
+from macer.system.rates import (
+    matrix_rate,
+    median_seconds,
+    operations,
+    seconds,
+    steady_rate,
+    wait_for,
+)
 
 CPU = torch.device("cpu")
 
@@ -29,6 +37,41 @@ def test_ways_are_taken_in_turn_and_their_medians_returned(monkeypatch):
     taken = median_seconds({"plain": lambda: calls.append("p"), "ours": lambda: calls.append("o")})
     assert taken == {"plain": 8, "ours": 2}
     assert calls == ["p", "o"] * 3
+
+
+class Machine:
+    """A clock that goes on by what work takes: so long for a start and for each piece."""
+
+    def __init__(self, start, each):
+        self.now, self.start, self.each, self.rounds = 0.0, start, each, []
+
+    def work(self, pieces):
+        self.rounds.append(pieces)
+        self.now += self.start + pieces * self.each(len(self.rounds))
+
+
+@pytest.mark.parametrize(("each", "least"), [(0.001, 100), (1.0, 2), (10.0, 3), (0.07, 1)])
+def test_a_steady_rate_is_that_of_the_work(each, least):
+    machine = Machine(0.0, lambda _: each)
+    rate = steady_rate(machine.work, least, clock=lambda: machine.now)
+    assert rate == pytest.approx(1 / each)
+    assert machine.rounds[0] == least
+
+
+def test_a_steady_rate_takes_seconds_and_leaves_out_short_rounds_and_a_busy_moment():
+    """Rounds 1 to 4 warm up and are slow; round 7 is a busy moment."""
+    slow = {1: 2, 2: 2, 3: 2, 4: 2, 7: 5}
+    machine = Machine(0.0, lambda i: 0.01 * slow.get(i, 1))
+    rate = steady_rate(machine.work, 1, clock=lambda: machine.now)
+    assert rate == pytest.approx(100)
+    assert machine.rounds[:4] == [1, 2, 4, 8] and machine.now < 10
+    assert len(set(machine.rounds[-3:])) == 1
+
+
+def test_work_that_takes_long_is_done_once():
+    machine = Machine(5.0, lambda _: 1.0)
+    assert steady_rate(machine.work, 5, clock=lambda: machine.now) == 0.5
+    assert machine.rounds == [5]
 
 
 def test_a_cpu_is_not_waited_for():

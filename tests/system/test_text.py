@@ -1,6 +1,6 @@
 import pytest
 
-from macer.system.text import one_line, shape_text
+from macer.system.text import duration, one_line, shape_text
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,27 @@ def test_a_line_is_printable_and_what_is_printable_stays(text, line):
 def test_a_shape_is_its_sizes_with_times_signs():
     assert shape_text((3, 32, 32)) == "3×32×32"
     assert shape_text([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.04, "0.0 s"),
+        (1.25, "1.2 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (750, "12 min 30 s"),
+        (3599.6, "1 h"),
+        (3600, "1 h"),
+        (7230, "2 h"),
+        (7231, "2 h 1 min"),
+        (86_399, "1 d"),
+        (2 * 86_400 + 3 * 3600 + 59, "2 d 3 h"),
+        (1e9, "11,574 d 2 h"),
+    ],
+)
+def test_a_duration_is_in_its_two_largest_units(seconds, text):
+    assert duration(seconds) == text

@@ -145,6 +145,6 @@ def test_a_damaged_training_image_is_named_and_no_thread_is_left(imagenet, tmp_p
     file = split.images.folder / split.images.names[6]
     file.write_bytes(file.read_bytes()[:2000])
     before = threading.active_count()
-    with refused(f"{file} must be a whole PNG or JPEG image"):
+    with refused(f"{file} must be a whole PNG, JPEG"):
         train(recipe_of(), split, WNIDS, tmp_path / "run")
     assert threading.active_count() == before

@@ -15,7 +15,7 @@ from macer.data.sets import Split, load
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe
 from macer.report.logs import describe_images, read_log
-from macer.runs.run import load_model
+from macer.runs.trained_model import load_model
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 
 TRAIN = ["train", "sample/gaussian", "--dataset", "mnist", "--labelled", "0", "--epochs", "2"]

@@ -26,11 +26,13 @@ from macer.losses import LOSSES
 from macer.losses.catrs import catrs
 from macer.losses.macer import macer
 from macer.recipes import TrainRecipe
-from macer.runs.run import Run, load_model, save_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model, save_model
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
 from macer.training import saver
-from macer.training.loop import Saver, _card, train
+from macer.training.beginning import _card
+from macer.training.loop import Saver, train
 from macer.training.step import Trainer
 from macer.training.validation import Validation
 

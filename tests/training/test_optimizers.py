@@ -128,10 +128,29 @@ def test_filters_of_nothing_stay_so():
     assert torch.equal(p.detach(), torch.zeros(2, 2, 1, 1))
 
 
+def test_each_group_moves_as_it_would_alone_at_its_own_rate():
+    shapes = [(8, 3, 3, 3), (4, 8, 3, 3), (4,), (5, 7)]
+    together = [nn.Parameter(matrices(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    apart = [nn.Parameter(p.detach().clone()) for p in together]
+    settings = {"ratio": 0.3, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}
+    groups = [{"params": together[::2]}, {"params": together[1::2], "lr": torch.tensor(0.4)}]
+    optimizer = Muon(groups, lr=torch.tensor(0.1), **settings)
+    optimizer.found_inf = torch.tensor(0.0)
+    others = [optimizer_of(apart[::2], lr=0.1, weight_decay=0.1)]
+    others += [optimizer_of(apart[1::2], lr=0.4, weight_decay=0.1)]
+    for p, twin in zip(together, apart, strict=True):
+        optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        p.grad = matrices(*p.shape, seed=9)
+        twin.grad = p.grad.clone()
+    for each in (optimizer, *others):
+        each.step()
+    assert all(torch.equal(p, twin) for p, twin in zip(together, apart, strict=True))
+
+
 def test_the_learning_rate_is_read_at_every_step():
     p = nn.Parameter(matrices(8, 3, 3, 3))
     optimizer = optimizer_of([p])
-    optimizer.lr.fill_(0.0)
+    optimizer.param_groups[0]["lr"].fill_(0.0)
     before, p.grad = p.detach().clone(), torch.ones_like(p)
     optimizer.step()
     assert torch.equal(p, before)

@@ -1,6 +1,6 @@
 """The results of an attack on certificates: counts, a summary, and the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from macer.audit.falsify import Search
@@ -43,8 +43,14 @@ def findings(trials: Sequence[Trial], contents: Contents) -> Findings:
     )
 
 
-def summary(findings: Findings, search: Search) -> list[str]:
-    """The results of the attack in five lines."""
+def summary(
+    findings: Findings, search: Search, name: Callable[[int], str] = "image {}".format
+) -> list[str]:
+    """The results of the attack in five lines.
+
+    Args:
+        name: gives an image's name, see `Split.image`.
+    """
     closest = findings.closest
     return [
         f"attacked {findings.images} certified images, {findings.first}…{findings.last}, within "
@@ -53,7 +59,7 @@ def summary(findings: Findings, search: Search) -> list[str]:
         f"label confirmed to be another: {findings.flipped_inside} inside the radius, "
         f"{findings.flipped_beyond} beyond it, where nothing is certified",
         f"p_A(x′) confirmed to be below Φ(Φ⁻¹(p_A) − ‖δ‖/σ): {findings.violated}",
-        f"lowest margin {closest.p_a_upper - closest.demanded:+.4f}: image {closest.idx}, at "
+        f"lowest margin {closest.p_a_upper - closest.demanded:+.4f}: {name(closest.idx)}, at "
         f"distance {closest.distance:.4f}, has p_A(x′) ≤ {closest.p_a_upper:.4f}, "
         f"its certificate demands {closest.demanded:.4f}",
         f"each confirmed by n = {search.n} at level {findings.level:g}; at α = {findings.alpha:g}, "
@@ -62,7 +68,9 @@ def summary(findings: Findings, search: Search) -> list[str]:
     ]
 
 
-def check(trials: Sequence[Trial], contents: Contents) -> None:
+def check(
+    trials: Sequence[Trial], contents: Contents, name: Callable[[int], str] = "image {}".format
+) -> None:
     """Raise if a certificate is falsified."""
     if not (falsified := [trial for trial in trials if trial.falsifies]):
         return
@@ -76,6 +84,6 @@ def check(trials: Sequence[Trial], contents: Contents) -> None:
     false, images = (len({trial.idx for trial in group}) for group in (falsified, trials))
     raise AuditFailed(
         f"{false} of {images} certificates false, α is {contents.header.alpha:g} for each; "
-        f"image {first.idx}, at distance {first.distance:.4f} of radius {first.radius:.4f}: "
+        f"{name(first.idx)}, at distance {first.distance:.4f} of radius {first.radius:.4f}: "
         f"{reason}"
     )

@@ -5,8 +5,9 @@ outside its radius:
 
 Φ⁻¹(p_A(x′)) ≥ Φ⁻¹(p̲_A) − ‖δ‖₂/σ                             [Zhai+20, Appendix A, Lemma 1]
 
-Inside the radius the right-hand side is positive, so the class keeps more than half of the votes
-and stays the label. Two tests check this, each with fresh noise and at the level LEVEL:
+Inside the radius the class keeps more votes than any other and stays the label; more than half of
+them, unless the certificate bounds p_B by itself. Two tests check this, each with fresh noise and
+at the level LEVEL:
 
 - flip: PREDICT [Cohen+19] at x′ returns another class. Inside the radius this contradicts the
   certificate; outside it does not.
@@ -21,7 +22,7 @@ from scipy.special import bdtrc, ndtr, ndtri
 from torch import Tensor
 
 from macer.certification.record import Record
-from macer.smoothing.bounds import clopper_pearson_lower, hoeffding_lower
+from macer.smoothing.confidence import clopper_pearson_upper, hoeffding_lower
 from macer.smoothing.tally import SOFT_UNIT
 
 # Probability that the noise of a judgement condemns a true certificate, per point and test: an
@@ -82,8 +83,8 @@ def judge(
 
 
 def _hard_upper(votes: int, n: int) -> float:
-    """The Clopper–Pearson upper bound: one minus the lower bound of all other votes."""
-    return 1.0 - float(clopper_pearson_lower(n - votes, n, LEVEL))
+    """The Clopper–Pearson upper bound of the class's probability."""
+    return float(clopper_pearson_upper(votes, n, LEVEL))
 
 
 def _soft_upper(total: int, n: int) -> float:

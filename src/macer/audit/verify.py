@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +16,13 @@ from macer.certification.header import Header
 from macer.certification.journal import Contents, read_journal
 from macer.certification.record import Record
 from macer.certification.scope import describe, images_of
+from macer.certification.settings import least_n
 from macer.certification.table import table_lines
 from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import AuditFailed, Mistake
+from macer.recipes import CertifyRecipe
 from macer.runs.names import JOURNAL
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
@@ -84,22 +86,24 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
 
 def recompute(contents: Contents) -> int:
     """Draw every conclusion again from its counts; return how many there are."""
+    sizes = _sample_sizes(contents.header)
     for record in contents.records.values():
         evidence = record.certificate
-        if evidence.drawn not in _sample_sizes(contents.header):
+        if evidence.drawn not in sizes and (evidence.drawn > 0 or not contents.header.score):
             raise AuditFailed(
                 f"image {record.idx}: {evidence.drawn} samples, of n = {contents.header.n}"
             )
         _check_counts(record, contents.header)
-        if not _follows(evidence, _concluded(contents, record), contents.header.sigma):
+        if not _follows(evidence, concluded(contents.header, record), contents.header.sigma):
             raise AuditFailed(f"image {record.idx}: its counts do not support its certificate")
     return len(contents.records)
 
 
-def _sample_sizes(header: Header) -> list[int]:
-    """The numbers of samples that a certificate may rest on; a score may rest on none."""
-    sizes = [header.n] if header.radius is None else looks(header.n)
-    return [*sizes, 0] if header.score else sizes
+def _sample_sizes(header: Header) -> Container[int]:
+    """The numbers of samples that a certificate may rest on; a score may also rest on none."""
+    if (bound := bound_named(header.bound)).anytime:
+        return range(least_n(bound, header.alpha), header.n + 1)
+    return [header.n] if header.radius is None else looks(header.n)
 
 
 def _check_counts(record: Record, header: Header) -> None:
@@ -141,8 +145,9 @@ def _follows(recorded: Certificate, again: Certificate, sigma: float) -> bool:
     )
 
 
-def _concluded(contents: Contents, record: Record) -> Certificate:
-    header, evidence = contents.header, record.certificate
+def concluded(header: Header, record: Record) -> Certificate:
+    """The certificate that a record's counts give, by the header's bound and level."""
+    evidence = record.certificate
     selection, estimation = (
         torch.tensor([counts], dtype=torch.int64)
         for counts in (evidence.selection, evidence.estimation)
@@ -174,6 +179,12 @@ def _concluded(contents: Contents, record: Record) -> Certificate:
     return certificate
 
 
+def check_data_set(contents: Contents, name: str) -> None:
+    """The data set, and the size that its photographs are fitted to, must be the journal's."""
+    if name != contents.header.dataset:
+        raise AuditFailed(f"the data set is {name}, the journal names {contents.header.dataset}")
+
+
 def check_sources(
     contents: Contents, target: Target, split: Split, device: torch.device
 ) -> PreparedModel:
@@ -200,12 +211,14 @@ def _check_image(record: Record, target: Target, split: Split) -> None:
     if record.idx >= len(split.labels):
         raise AuditFailed(f"image {record.idx}: the data set has {len(split.labels)} images")
     if record.label != int(split.labels[record.idx]):
-        raise AuditFailed(f"image {record.idx}: its label is not the data set's")
+        raise AuditFailed(f"{split.image(record.idx)}: its label is not the data set's")
     if len(record.certificate.selection) != target.num_classes:
         raise AuditFailed(f"image {record.idx}: its counts are not of {target.num_classes} classes")
     [image] = np.asarray(split.images[[record.idx]])
     if record.pixels != pixels_sha256(split, image):
-        raise AuditFailed(f"image {record.idx}: its pixels are not those that were certified")
+        raise AuditFailed(
+            f"{split.image(record.idx)}: its pixels are not those that were certified"
+        )
 
 
 def check_table(contents: Contents, path: Path) -> None:
@@ -261,18 +274,26 @@ def resample(
     )
     header = contents.header
     for idx in chosen:
+        recorded = contents.records[idx].certificate
         [[certificate]] = certify_by_recipes(
             model.network,
             torch.from_numpy(np.asarray(split.images[[idx]])).to(model.device),
-            [header.recipe],
+            [_recipe(header, recorded)],
             sigma=header.sigma,
             batch_size=header.rows,
             indices=[idx],
             labels=split.labels[[idx]].tolist(),
         )
-        if not _follows(contents.records[idx].certificate, certificate, header.sigma):
-            raise AuditFailed(f"image {idx}: drawing its samples again gives other counts")
+        if not _follows(recorded, certificate, header.sigma):
+            raise AuditFailed(f"{split.image(idx)}: drawing its samples again gives other counts")
         yield idx
+
+
+def _recipe(header: Header, recorded: Certificate) -> CertifyRecipe:
+    """The settings that draw a certificate's samples again: as many as it rests on, if any."""
+    if bound_named(header.bound).anytime and recorded.drawn:
+        return replace(header.recipe, n=recorded.drawn)
+    return header.recipe
 
 
 def scope_line(contents: Contents) -> str:

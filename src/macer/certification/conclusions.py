@@ -54,13 +54,14 @@ def conclude(
 
     Args:
         counts0, counts: with the soft moments at one β, (images, classes).
-        drawn: the number of samples in each image's counts, n or 0; n for all if None.
+        drawn: the number of samples in each image's counts, n or 0, any number up to n for a bound
+            that holds at any time; n for all if None.
         exact: whether the noise of the samples was exact.
     """
     named = bound_named(bound)
     selection, estimation = named.totals(counts0), named.totals(counts)
     selected = selected_classes(counts0, bound)
-    p_a, p_b = named.probabilities(counts, selected, n, alpha)
+    p_a, p_b = named.probabilities(counts, selected, n, alpha, drawn)
     radius = radius_lower(p_a, sigma, p_b)
     return [
         Certificate(

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from macer import __version__
+from macer.certification.anytime import ANYTIME, check_seconds, sample_anytime
+from macer.certification.budget import DECIDED_EARLY, block_size
 from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
@@ -21,12 +23,14 @@ from macer.certification.record import Record
 from macer.certification.settings import as_images, check_settings
 from macer.certification.table import write_table
 from macer.certification.target import PreparedModel, Target, prepare
+from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
-from macer.runs.names import HELD_OUT, JOURNAL, MODEL, TABLE, soft_folder
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
+from macer.smoothing.bounds import READINGS
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler, network_rows
 from macer.smoothing.sequential import check_radius
@@ -45,6 +49,7 @@ class Certification:
     split: Split  # test images, or training images that the model has not seen
     recipes: tuple[CertifyRecipe, ...]  # one per journal; all but the first are soft
     headers: tuple[Header, ...]  # one per journal
+    seconds: float | None = None  # the most for an image, with the bound that holds at any time
 
     def folders(self, folder: Path) -> list[Path]:
         """The folder of each journal: FOLDER, then FOLDER/bernstein-β for the soft ones."""
@@ -59,7 +64,7 @@ class Certification:
     def usual_samples(self) -> int:
         """Samples that most images need: a fixed radius is usually decided early."""
         header = self.headers[0]
-        return header.n0 + (header.n if header.radius is None else min(header.n, 1000))
+        return header.n0 + (header.n if header.radius is None else min(header.n, DECIDED_EARLY))
 
 
 def plan_certification(
@@ -73,6 +78,7 @@ def plan_certification(
     soft_betas: Sequence[float] = (),
     part: str = "test",
     family: int | None = None,
+    seconds: float | None = None,
 ) -> Certification:
     """Check settings and prepare the model.
 
@@ -82,7 +88,9 @@ def plan_certification(
         soft_betas: certify by Bernstein at these β too, from the same samples.
         part: of the data set, test or train.
         family: how many images share the level α, if they do.
+        seconds: go on to the next image after so much time; with the bound anytime.
     """
+    _check_time(seconds, recipe.bound, soft_betas)
     precision = resolve_precision(recipe.precision, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
@@ -106,8 +114,10 @@ def plan_certification(
         "family": family,
         "outputs": model.outputs,
     }
-    headers = tuple(Header(**entries, **asdict(each)) for each in recipes)
-    return Certification(model, split, tuple(recipes), headers)
+    headers = tuple(
+        Header(**entries, **asdict(each), also=other_readings(each)) for each in recipes
+    )
+    return Certification(model, split, tuple(recipes), headers, seconds)
 
 
 def certify_data_set(
@@ -127,13 +137,19 @@ def certify_data_set(
     check_out(folder, target.weights_sha256, header.split, own=target.file)
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
+        if folder.parent.name != PARTS:  # a process's own part
+            write_file_lists(certification.split, folder, header.split)
+            tell(certification.split)
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
+        size = block_size(header.rows, certification.usual_samples)
+        size = size if certification.seconds is None else 1  # each image has its own time
+        with sigterm_raises():
+            _try_network(certification, todo[:size])
         with (
             sigterm_raises(),
-            bar(f"certifying {folder.name}", len(todo) * most, "samples") as advance,
+            bar(_title(folder, len(todo)), len(todo) * most, "samples") as advance,
         ):
-            size = 50 * max(header.rows, CHUNK) // certification.usual_samples
             for block in blocks_of(todo, size):
                 for journal, records in zip(
                     journals, _certified_block(certification, block, advance), strict=True
@@ -142,6 +158,26 @@ def certify_data_set(
                 finished += len(block)
                 advance.reach(finished * most)
     return journals[0].contents
+
+
+def _title(folder: Path, images: int) -> str:
+    return f"certifying {folder.name}, {images} image{'s' if images != 1 else ''}"
+
+
+def _try_network(certification: Certification, block: Sequence[int]) -> None:
+    """Try the network before the first block, visibly: a large one takes long.
+
+    The speed and the time left are then those of the certification alone.
+    """
+    model, header = certification.model, certification.headers[0]
+    if not block:
+        return
+    images = torch.from_numpy(np.asarray(certification.split.images[block])).to(model.device)
+    sampler = Sampler(
+        model=model.network, images=as_images(images, exact=header.exact), sigma=header.sigma,
+        seed=header.seed, batch_size=header.rows, row_by_row=header.row_by_row,
+    )  # fmt: skip
+    sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
 
 
 @contextmanager
@@ -178,6 +214,7 @@ def _certified_block(
         indices=block,
         batch_size=header.rows,
         progress=progress,
+        seconds=certification.seconds,
     )
     seconds = (time.monotonic() - started) / len(block)
     digests = [pixels_sha256(split, image) for image in pixels]
@@ -224,11 +261,13 @@ def certify_by_recipes(
     indices: Sequence[int],
     batch_size: int | None = None,
     progress: Progress | None = None,
+    seconds: float | None = None,
 ) -> list[list[Certificate]]:
     """The certificates of images by recipes that differ in bound and β only, from one pass.
 
     Args:
         labels: true classes, for recipes that only want a score.
+        seconds: the most time for all images together, with one recipe by the bound anytime.
     """
     recipe = recipes[0]
     kinds = [Kind(each.bound, each.beta) for each in recipes]
@@ -244,7 +283,22 @@ def certify_by_recipes(
             sampler, recipe.radius, n0=n0, n=n, alpha=alpha, labels=labels
         )
         return [certificates]
+    if seconds is not None:
+        *_, certificates = sample_anytime(
+            sampler, n0=n0, n=n, alpha=alpha, labels=labels, seconds=seconds
+        )
+        return [certificates]
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
+
+
+def other_readings(recipe: CertifyRecipe) -> list[str]:
+    """The other bounds that may read the same counts at level α, fixed before any is drawn.
+
+    A journal of one radius has none: how many samples it draws depends on the votes.
+    """
+    if recipe.radius is not None or recipe.bound not in READINGS:
+        return []
+    return [name for name in READINGS if name != recipe.bound]
 
 
 def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[CertifyRecipe]:
@@ -253,6 +307,17 @@ def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[Certify
     if len(set(betas)) < len(betas):
         raise Mistake(f"soft_betas must differ, got {list(betas)}")
     return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
+
+
+def _check_time(seconds: float | None, bound: str, soft_betas: Sequence[float]) -> None:
+    check_seconds(seconds)
+    if seconds is not None and bound != ANYTIME:
+        raise Mistake(
+            f"seconds must be left out with the {bound} bound, which needs all n samples, got "
+            f"{seconds:g}; add --bound {ANYTIME}"
+        )
+    if seconds is not None and soft_betas:
+        raise Mistake(f"soft_betas must be left out with seconds, got {list(soft_betas)}")
 
 
 def _check(

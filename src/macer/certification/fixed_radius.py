@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude_at, worth_estimating
-from macer.certification.settings import ImageArray, as_images, check_settings
+from macer.certification.settings import (
+    IMAGE_RANGE,
+    ImageArray,
+    ValueRange,
+    as_inputs,
+    check_settings,
+)
+from macer.models.callables import Classifier, as_network
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
 from macer.smoothing.streams import Purpose
 
 
 def certify_at(
-    model: nn.Module,
+    model: Classifier,
     images: ImageArray,
     *,
     radius: float,
@@ -24,6 +30,8 @@ def certify_at(
     alpha: float = 0.001,
     seed: int = 0,
     exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+    num_classes: int | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
     row_by_row: bool = False,
@@ -39,9 +47,11 @@ def certify_at(
     For each image, with probability at least 1 − α over the noise, either it abstains or the
     smoothed classifier returns the same label everywhere within R. Arguments are `certify`'s.
     """
+    inputs = as_inputs(images, sigma=sigma, exact=exact, value_range=value_range)
     sampler = Sampler(
-        model=model, images=as_images(images, exact=exact), sigma=sigma, seed=seed,
-        indices=indices, batch_size=batch_size, row_by_row=row_by_row, progress=progress,
+        model=as_network(model, num_classes), images=inputs, sigma=sigma, seed=seed,
+        indices=indices, batch_size=batch_size, row_by_row=row_by_row, num_classes=num_classes,
+        progress=progress,
     )  # fmt: skip
     return sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha, labels=labels)
 

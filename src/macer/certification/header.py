@@ -23,6 +23,10 @@ FORMAT = 2
 LARGEST_RADIUS = 1e6
 
 
+# In the name of a model, before the σ that it was trained for, if it was certified at another.
+TRAINED_AT = ", trained at σ = "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """All that the certificates of a journal depend on.
@@ -59,6 +63,7 @@ class Header:
     seed: int
     score: bool
     precision: Literal["fp32", "bf16"]
+    also: list[str] = field(default_factory=list)  # other bounds fixed beforehand, at the same α
     written: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +86,7 @@ class Header:
         if not isinstance(entries, dict):
             raise Mistake(f"it must be an object, got {str(entries)[:40]}")
         # A journal of today's format that lacks the outputs would be spared the checks by them.
-        optional = {"split"} if entries.get("format", 1) != 1 else OLDER.keys()
+        optional = {"split", "also"} if entries.get("format", 1) != 1 else OLDER.keys()
         if missing := [name for name in ENTRIES if name not in {*entries, *optional}]:
             raise Mistake(f"it must have {missing[0]}")
         if unknown := sorted(entries.keys() - ENTRIES.keys()):
@@ -92,6 +97,10 @@ class Header:
         """The object of the journal's first line: one that was read is written as it was."""
         return {name: getattr(self, name) for name in self._names()}
 
+    def fixed(self, bound: str, alpha: float) -> bool:
+        """Whether this reading of the counts was fixed before the first of them was drawn."""
+        return alpha == self.alpha and bound in (self.bound, *self.also)
+
     @property
     def recipe(self) -> CertifyRecipe:
         """The settings that the certificates were made with."""
@@ -100,7 +109,7 @@ class Header:
 
 
 # Entries that headers of format 1 may lack, with what holds of their certificates. Those of test
-# images lack the split in every format.
+# images lack the split in every format, and those of before there was `also` may lack that.
 OLDER: Mapping[str, Any] = {
     "format": 1,
     "split": "test",
@@ -108,6 +117,7 @@ OLDER: Mapping[str, Any] = {
     "row_by_row": False,
     "cpu": None,
     "outputs": None,
+    "also": [],
 }
 
 Check = tuple[Callable[[Any], bool], str]  # what must hold of a value, and the same in words
@@ -153,6 +163,14 @@ _OUTPUTS: Check = (
     "rows of numbers",
 )
 
+_BOUND: Check = _one_of(*get_args(get_type_hints(CertifyRecipe)["bound"]))
+_BOUNDS: Check = (
+    lambda value: (
+        isinstance(value, list) and all(isinstance(v, str) and _BOUND[0](v) for v in value)
+    ),
+    "a list of bounds",
+)
+
 # What must hold of each entry, in the order of a new journal.
 ENTRIES: Mapping[str, Check] = {
     "format": (lambda value: is_whole(value, 1, FORMAT), f"1 to {FORMAT}; a newer macer wrote it"),
@@ -174,7 +192,7 @@ ENTRIES: Mapping[str, Check] = {
     "n0": _SAMPLES,
     "n": _SAMPLES,
     "alpha": (lambda value: is_number(value, 0, 1), "between 0 and 1"),
-    "bound": _one_of(*get_args(get_type_hints(CertifyRecipe)["bound"])),
+    "bound": _BOUND,
     "beta": _ABOVE_0,
     "radius": _or_null(_AT_LEAST_0, "a number ≥ 0"),
     "exact": _FLAG,
@@ -182,6 +200,7 @@ ENTRIES: Mapping[str, Check] = {
     "seed": (lambda value: is_whole(value, 0, 2**63 - 1), "in [0, 2⁶³)"),
     "score": _FLAG,
     "precision": _one_of("fp32", "bf16"),
+    "also": _BOUNDS,
 }
 
 # What two headers must have in common; what explains other differences comes first. The version
@@ -212,6 +231,8 @@ def difference(a: Header, b: Header) -> tuple[str, Any, Any] | None:
 def _agree(name: str, a: Header, b: Header) -> bool:
     if name == "cpu":  # older journals do not say which
         return a.cpu == b.cpu or None in (a.cpu, b.cpu)
+    if name == "also":  # nothing may be said of b's certificates that was not fixed before them
+        return set(a.also) <= set(b.also)
     if name == "outputs":
         return (
             a.outputs is None

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Required, TypedDict, Unpack
 
 import torch
-from torch import nn
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import (
@@ -13,7 +12,14 @@ from macer.certification.conclusions import (
     selected_classes,
     worth_estimating,
 )
-from macer.certification.settings import ImageArray, as_images, check_settings
+from macer.certification.settings import (
+    IMAGE_RANGE,
+    ImageArray,
+    ValueRange,
+    as_inputs,
+    check_settings,
+)
+from macer.models.callables import Classifier, as_network
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.streams import Purpose
@@ -27,7 +33,7 @@ class Kind(NamedTuple):
 
 
 def certify(
-    model: nn.Module,
+    model: Classifier,
     images: ImageArray,
     *,
     sigma: float,
@@ -38,13 +44,15 @@ def certify(
     bound: str = "clopper-pearson",
     beta: float = 1.0,
     exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+    num_classes: int | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
     row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> list[Certificate]:
-    """Certify the smoothed classifier around each image.                 [Cohen+19, CERTIFY]
+    """Certify the smoothed classifier around each input.                 [Cohen+19, CERTIFY]
 
     counts0 ← SampleUnderNoise(f, x, n0, σ)
     ĉ_A ← top index in counts0
@@ -55,15 +63,22 @@ def certify(
     For each image, with probability at least 1 − α over the noise, either it abstains or the
     smoothed classifier returns the same label everywhere within the radius.
 
-    `bound` is "clopper-pearson" for the classifier smoothed by hard votes, or "hoeffding" or
+    `bound` is "clopper-pearson" for the classifier smoothed by hard votes, or "runner-up", which
+    also bounds p_B from the counts, for the radius σ/2·(Φ⁻¹(p̲_A) − Φ⁻¹(p̄_B)); or "hoeffding" or
     "bernstein" for the one smoothed softly at inverse temperature β [Zhai+20, Alg. 2].
 
     Args:
-        images: (images, channels, height, width), float in [0, 1] or uint8, a tensor or an array.
+        model: an nn.Module, or a callable from NumPy arrays to logits or labels; see
+            `CallableNetwork`.
+        images: (images, channels, height, width), float in [0, 1] or uint8, a tensor or an array;
+            or floats of any shape (inputs, …). σ and radii are in their units.
         exact: noise for which the certificates also hold in floating point (exact_noise.py); by
             default wherever all images allow it: uint8, or floats that are multiples of 1/255.
             False asks for ordinary noise: rounding is then not accounted for, and the
-            certificates say so.
+            certificates say so. Inputs that are no images always have ordinary noise.
+        value_range: the least and the largest value of the inputs; None for any finite floats.
+            They are checked, no more: noise is not clipped, and radii do not end there.
+        num_classes: the number of classes, which a callable that returns labels does not tell.
         labels: true classes, for a score, which needs no radius where the selected class is
             wrong: there it abstains without drawing the n samples.
         row_by_row: show the network one noisy copy at a time, if its logits depend on the other
@@ -72,18 +87,19 @@ def certify(
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         progress: called with the number of samples drawn since the last call.
     """
+    inputs = as_inputs(images, sigma=sigma, exact=exact, value_range=value_range)
     kinds = [Kind(bound, beta)]
     sampler = Sampler(
-        model=model, images=as_images(images, exact=exact), sigma=sigma, seed=seed,
+        model=as_network(model, num_classes), images=inputs, sigma=sigma, seed=seed,
         indices=indices, betas=soft_betas(kinds), batch_size=batch_size, row_by_row=row_by_row,
-        progress=progress,
+        num_classes=num_classes, progress=progress,
     )  # fmt: skip
     [certificates] = sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
     return certificates
 
 
 def certify_kinds(
-    model: nn.Module,
+    model: Classifier,
     images: ImageArray,
     kinds: Sequence[Kind],
     *,
@@ -93,6 +109,8 @@ def certify_kinds(
     alpha: float = 0.001,
     seed: int = 0,
     exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+    num_classes: int | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
     row_by_row: bool = False,
@@ -104,10 +122,11 @@ def certify_kinds(
     Each kind's certificates are those that `certify` gives alone; each holds at its own level.
     Arguments are `certify`'s.
     """
+    inputs = as_inputs(images, sigma=sigma, exact=exact, value_range=value_range)
     sampler = Sampler(
-        model=model, images=as_images(images, exact=exact), sigma=sigma, seed=seed,
+        model=as_network(model, num_classes), images=inputs, sigma=sigma, seed=seed,
         indices=indices, betas=soft_betas(kinds), batch_size=batch_size, row_by_row=row_by_row,
-        progress=progress,
+        num_classes=num_classes, progress=progress,
     )  # fmt: skip
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
 
@@ -170,6 +189,8 @@ class SoftSettings(TypedDict, total=False):
     seed: int
     beta: float
     exact: bool | None
+    value_range: ValueRange
+    num_classes: int | None
     labels: Sequence[int] | None
     batch_size: int | None
     row_by_row: bool
@@ -178,7 +199,7 @@ class SoftSettings(TypedDict, total=False):
 
 
 def certify_hoeffding(
-    model: nn.Module, images: ImageArray, **settings: Unpack[SoftSettings]
+    model: Classifier, images: ImageArray, **settings: Unpack[SoftSettings]
 ) -> list[Certificate]:
     """Certify the softly smoothed classifier by Hoeffding's bound.  [Zhai+20, CertifyHoeffding]
 
@@ -194,7 +215,7 @@ def certify_hoeffding(
 
 
 def certify_bernstein(
-    model: nn.Module, images: ImageArray, **settings: Unpack[SoftSettings]
+    model: Classifier, images: ImageArray, **settings: Unpack[SoftSettings]
 ) -> list[Certificate]:
     """Certify the softly smoothed classifier by Bernstein's bound.  [Zhai+20, CertifyBernstein]
 
@@ -211,7 +232,7 @@ def certify_bernstein(
 
 
 def predict(
-    model: nn.Module,
+    model: Classifier,
     images: ImageArray,
     *,
     sigma: float,
@@ -219,6 +240,8 @@ def predict(
     alpha: float = 0.001,
     seed: int = 0,
     exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+    num_classes: int | None = None,
     batch_size: int | None = None,
     row_by_row: bool = False,
     indices: Sequence[int] | None = None,
@@ -233,9 +256,11 @@ def predict(
     A returned label is wrong about the smoothed classifier with probability at most α. Arguments
     are `certify`'s.
     """
+    inputs = as_inputs(images, sigma=sigma, exact=exact, value_range=value_range)
     sampler = Sampler(
-        model=model, images=as_images(images, exact=exact), sigma=sigma, seed=seed,
-        indices=indices, batch_size=batch_size, row_by_row=row_by_row, progress=progress,
+        model=as_network(model, num_classes), images=inputs, sigma=sigma, seed=seed,
+        indices=indices, batch_size=batch_size, row_by_row=row_by_row, num_classes=num_classes,
+        progress=progress,
     )  # fmt: skip
     return sample_and_predict(sampler, n=n, alpha=alpha)
 

@@ -54,7 +54,7 @@ def pack(
     card = _card(target, tuple(classes), dataset)
     _check_rebuilt(target.model, card, split)
     content = model_bytes(target.model.state_dict(), card)
-    sha256, own = hashlib.sha256(content).hexdigest(), own_modules(name)
+    sha256, own = hashlib.sha256(content).hexdigest(), own_modules(name, dataset)
     source = {"file": weights.name, "sha256": target.weights_sha256} if weights else None
     record = {
         "recipe": None,

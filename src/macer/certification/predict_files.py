@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from macer.certification.anytime import ANYTIME, check_seconds
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.journal import read_journal
@@ -15,13 +16,15 @@ from macer.certification.largest_radius import Kind, sample_and_certify
 from macer.certification.settings import as_images, check_settings
 from macer.certification.table import rounded_down
 from macer.certification.target import PreparedModel, other_function, prepare, trained_target
+from macer.certification.watch import watched
 from macer.data.image_files import read_middle
-from macer.data.image_folder import read_image
-from macer.data.sets import DATASETS
+from macer.data.photograph import read_image, without_warnings
+from macer.data.sets import DATASETS, size_of
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.runs.model_file import ModelCard
 from macer.runs.names import JOURNAL
+from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
@@ -42,6 +45,7 @@ class Prediction:
     n0: int
     n: int
     drawn: int  # how many of the n samples were drawn
+    bound: str
     alpha: float
     seed: int
     exact: bool
@@ -62,7 +66,9 @@ def predict_files(
     n0: int,
     n: int,
     alpha: float,
+    bound: str = "clopper-pearson",
     radius: float | None = None,
+    seconds: float | None = None,
     seed: int,
     precision: str,
     row_by_row: bool = False,
@@ -75,11 +81,18 @@ def predict_files(
     samples. If the target has certificates, the labels must come from the function that was
     certified: the same weights in the same precision.
 
+    With the bound anytime, the label and a radius that grows are shown while samples come in. An
+    interruption then ends with the certificate so far, before it is raised.
+
     Args:
+        bound: of hard votes; a radius has a test of its own and takes none.
+        seconds: most time for each file, with the bound anytime.
         code: modules that the target's file may name, see `load_model`.
     """
     trained, card = trained_target(str(target), code=code)
-    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, seed=seed)
+    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
+    check_seconds(seconds)
+    _check_bound(bound, radius)
     if radius is not None:
         check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
     precision = resolve_precision(precision, device)
@@ -88,13 +101,17 @@ def predict_files(
         _check_certified_function(target, model)
     images = [_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
-        with bar(f"labelling {path.name}", n0 + n, "samples", transient=True) as advance:
-            sampler = Sampler(
-                model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
-                seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row, progress=advance,
-            )  # fmt: skip
-            certificate = _certificate(sampler, radius, n0=n0, n=n, alpha=alpha)
-            advance.reach(n0 + n)
+        sampler = Sampler(
+            model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
+            seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row,
+        )  # fmt: skip
+        interruption = None
+        if bound == ANYTIME:
+            certificate, interruption = watched(
+                sampler, path.name, card.classes, n0=n0, n=n, alpha=alpha, seconds=seconds
+            )
+        else:
+            certificate = _certificate(sampler, path.name, radius, bound, n0=n0, n=n, alpha=alpha)
         abstained = certificate.label == ABSTAIN
         yield Prediction(
             file=path,
@@ -107,21 +124,35 @@ def predict_files(
             n0=n0,
             n=n,
             drawn=certificate.drawn,
+            bound=bound,
             alpha=alpha,
             seed=seed,
             exact=sampler.exact,
             precision=precision,
         )
+        if interruption:
+            raise interruption
+
+
+def _check_bound(bound: str, radius: float | None) -> None:
+    """Refuse a soft bound, and any bound of one's choice for the test of one radius."""
+    if bound != ANYTIME:
+        check_reading(bound)
+    if radius is not None and bound != "clopper-pearson":
+        raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
 
 
 def _certificate(
-    sampler: Sampler, radius: float | None, *, n0: int, n: int, alpha: float
+    sampler: Sampler, name: str, radius: float | None, bound: str, *, n0: int, n: int, alpha: float
 ) -> Certificate:
     """The certificate of the sampler's one image: at a radius, or with the largest one."""
-    if radius is None:
-        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
-    else:
-        [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
+    with bar(f"labelling {name}", n0 + n, "samples", transient=True) as advance:
+        sampler = replace(sampler, progress=advance)
+        if radius is None:
+            [[certificate]] = sample_and_certify(sampler, [Kind(bound)], n0=n0, n=n, alpha=alpha)
+        else:
+            [certificate] = sample_and_certify_at(sampler, radius, n0=n0, n=n, alpha=alpha)
+        advance.reach(n0 + n)
     return certificate
 
 
@@ -150,12 +181,17 @@ def _check_certified_function(run: Path, model: PreparedModel) -> None:
 
 
 def _image(path: Path, card: ModelCard) -> Tensor:
-    """The file's pixels; only its middle for a model that was trained on images of any size."""
+    """The file's pixels, prepared as those that the model was trained on."""
     if not path.is_file():
-        raise Mistake(f"no image at {path}: expected a PNG or JPEG file")
+        raise Mistake(f"no image at {path}: expected a PNG, JPEG, WebP, BMP or TIFF file")
     data_set = DATASETS.get(card.dataset)
     any_size = data_set is not None and data_set.any_size
-    image = read_middle(path) if any_size else read_image(path, channels=card.shape[0])
+    with without_warnings():
+        image = (
+            read_middle(path)
+            if any_size
+            else read_image(path, channels=card.shape[0], size=size_of(card.dataset))
+        )
     if image.shape != card.shape:
         expected, got = shape_text(card.shape), shape_text(image.shape)
         raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")

@@ -1,5 +1,6 @@
-"""The settings and images of a certification, checked before anything is sampled."""
+"""The settings and inputs of a certification, checked before anything is sampled."""
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,15 @@ from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
+from macer.system.typed import require_type
 
 ImageArray = Tensor | NDArray[Any]
+ValueRange = tuple[float, float] | None
+
+IMAGE_RANGE = (0.0, 1.0)
+
+# float32 has at least 64 steps per σ near a number that is at most this many σ.
+MOST_SIGMAS = 2**17
 
 
 def check_settings(
@@ -26,6 +34,10 @@ def check_settings(
     seed: int = 0,
 ) -> None:
     """Refuse settings that make no sense or can never certify anything."""
+    for name, value in (("sigma", sigma), ("alpha", alpha), ("beta", beta)):
+        require_type(name, value, Real, "a number")
+    for name, value in (("n0", n0), ("n", n), ("seed", seed)):
+        require_type(name, value, Integral, "a whole number")
     for name, value in (("sigma", sigma), ("beta", beta)):
         if not (value > 0 and np.isfinite(value)):
             raise Mistake(f"{name} must be > 0, got {value}")
@@ -40,18 +52,97 @@ def check_settings(
         raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
     if bound_named(bound).soft and n > MOST_SOFT_SAMPLES:
         raise Mistake(f"n must be at most {MOST_SOFT_SAMPLES} with the {bound} bound, got {n}")
-    if n < (least := _least_n(bound_named(bound), n, alpha)):
+    if n < (least := least_n(bound_named(bound), alpha, n)):
         raise Mistake(
             f"n must be at least {least} to certify anything at alpha {alpha:g} "
             f"with the {bound} bound, got {n}"
         )
 
 
-def _least_n(bound: Bound, n: int, alpha: float) -> int:
+def least_n(bound: Bound, alpha: float, n: int = 1) -> int:
     """The least number of samples, from n on, with which the bound can exceed ½."""
     while bound.largest(n, alpha) <= 0.5:
         n += 1
     return n
+
+
+def are_images(inputs: Tensor, value_range: ValueRange) -> bool:
+    """Whether inputs are taken for images: four dimensions, values in [0, 1]."""
+    return inputs.ndim == 4 and value_range == IMAGE_RANGE
+
+
+def as_inputs(
+    inputs: ImageArray,
+    *,
+    sigma: float,
+    exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+) -> Tensor:
+    """Images as `as_images` has them; inputs of another shape or range as float32.
+
+    Args:
+        value_range: the least and the largest value that is allowed; any finite one if None.
+    """
+    inputs = as_tensor(inputs)
+    value_range = checked_range(value_range)
+    if are_images(inputs, value_range):
+        return as_images(inputs, exact=exact)
+    if inputs.ndim < 2 or 0 in inputs.shape[1:]:
+        raise Mistake(
+            "inputs must have the shape (inputs, …) with one value or more for each, "
+            f"got {tuple(inputs.shape)}"
+        )
+    if not inputs.is_floating_point():
+        kind = str(inputs.dtype).removeprefix("torch.")
+        raise Mistake(
+            "inputs must be floats, unless they are uint8 images of the shape (images, channels, "
+            f"height, width), got {kind} of the shape {tuple(inputs.shape)}; convert them"
+        )
+    if exact:
+        raise Mistake(
+            "exact noise is for 8-bit images, of the shape (images, channels, height, width) and "
+            f"in [0, 1], got the shape {tuple(inputs.shape)} and value_range {value_range}; "
+            "leave exact out"
+        )
+    inputs = inputs.detach().float()
+    _check_values(inputs, value_range, sigma)
+    return inputs
+
+
+def checked_range(value_range: ValueRange) -> ValueRange:
+    """The least and the largest value that inputs may have, or None; anything else is refused."""
+    if value_range is None:
+        return None
+    try:
+        low, high = map(float, value_range)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise Mistake(
+            "value_range must be None or two numbers, the least and the largest value, "
+            f"got {value_range}"
+        )
+    return low, high
+
+
+def _check_values(inputs: Tensor, value_range: ValueRange, sigma: float) -> None:
+    """Refuse values out of range, and values that lose the noise when it is added in float32."""
+    if not inputs.numel():
+        return
+    low, high = (float(value) for value in inputs.aminmax())
+    if not np.isfinite([low, high]).all():
+        raise Mistake(f"inputs must have finite float32 values, got [{low:g}, {high:g}]")
+    if value_range is not None and not value_range[0] <= low <= high <= value_range[1]:
+        raise Mistake(
+            f"inputs must have values in [{value_range[0]:g}, {value_range[1]:g}], "
+            f"got [{low:g}, {high:g}]; scale them, or state their value_range, None for any"
+        )
+    if max(-low, high) > MOST_SIGMAS * sigma > 0:
+        raise Mistake(
+            f"inputs must be at most {MOST_SIGMAS:,} sigma in size, since float32 rounds the "
+            f"noise away from larger ones, got {max(-low, high):g} with sigma {sigma:g}; "
+            "centre or scale them"
+        )
 
 
 def as_images(images: ImageArray, *, exact: bool | None = None) -> Tensor:
@@ -86,9 +177,7 @@ def as_tensor(images: object) -> Tensor:
     try:
         return torch.from_numpy(native)
     except TypeError:
-        raise Mistake(
-            f"images must be uint8 or floats in [0, 1], got {images.dtype}; convert them"
-        ) from None
+        raise Mistake(f"images must be uint8 or floats, got {images.dtype}; convert them") from None
 
 
 def _check_floats(images: Tensor) -> None:

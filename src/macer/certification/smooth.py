@@ -7,11 +7,20 @@ from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.largest_radius import Kind, sample_and_certify, sample_and_predict
-from macer.certification.settings import ImageArray, as_images, as_tensor
+from macer.certification.settings import (
+    IMAGE_RANGE,
+    ImageArray,
+    ValueRange,
+    are_images,
+    as_inputs,
+    as_tensor,
+    checked_range,
+)
 from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
+from macer.models.callables import CallableNetwork, Classifier, as_network
 from macer.models.inference import for_inference, resolve_precision
-from macer.models.probe import check_model
+from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 
 
@@ -23,81 +32,103 @@ class Smooth:
     shape, and again after the base classifier has changed. Each call draws fresh noise, so that
     its result is independent of earlier calls: call i uses the noise of image i.
 
+    For inputs that are no images in [0, 1], and for a base classifier that is another callable
+    than an nn.Module, it is the base classifier as it is, which `certify` certifies.
+
     Args:
-        precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU.
-        exact, row_by_row: as for `certify`.
+        precision: "fp32", "bf16", or "auto" for bf16 on a GPU and fp32 on a CPU. A base classifier
+            that is used as it is has its own precision.
+        exact, value_range, row_by_row: as for `certify`.
+        bound: of hard votes, "clopper-pearson" or "runner-up"; `predict` does not use it.
     """
 
     ABSTAIN = ABSTAIN
 
     def __init__(
         self,
-        base_classifier: nn.Module,
+        base_classifier: Classifier,
         num_classes: int,
         sigma: float,
         *,
         seed: int = 0,
         precision: str = "auto",
         exact: bool | None = None,
+        value_range: ValueRange = IMAGE_RANGE,
         row_by_row: bool = False,
+        bound: str = "clopper-pearson",
     ) -> None:
-        check_model(base_classifier)
+        as_network(base_classifier, num_classes)  # which refuses what is no classifier
+        check_reading(bound)
         self.base_classifier = base_classifier
         self.num_classes = num_classes
         self.sigma = sigma
         self.seed = seed
         self.precision = precision
         self.exact = exact
+        self.value_range = checked_range(value_range)
         self.row_by_row = row_by_row
+        self.bound = bound
         self.calls = 0
         self._prepared: dict[tuple[object, ...], nn.Module] = {}
         self._state: list[Any] = []  # the base classifier's when `_prepared` was filled
+        self._called: CallableNetwork | None = None  # the base classifier if it is a callable
 
     def certify(
         self, x: ImageArray, n0: int, n: int, alpha: float, batch_size: int | None = None
     ) -> tuple[int, float]:
-        """The label and radius at x (channels, height, width), or (ABSTAIN, 0.0)."""
+        """The label and radius at x, (channels, height, width) or other, or (ABSTAIN, 0.0)."""
         sampler = self._sampler(x, batch_size)
-        [[certificate]] = sample_and_certify(sampler, [Kind()], n0=n0, n=n, alpha=alpha)
-        self._check_classes(len(certificate.selection))
+        [[certificate]] = sample_and_certify(sampler, [Kind(self.bound)], n0=n0, n=n, alpha=alpha)
         return certificate.label, certificate.radius
 
     def predict(self, x: ImageArray, n: int, alpha: float, batch_size: int | None = None) -> int:
-        """The label at x (channels, height, width), or ABSTAIN."""
+        """The label at x, (channels, height, width) or other, or ABSTAIN."""
         [label] = sample_and_predict(self._sampler(x, batch_size), n=n, alpha=alpha)
         return label
 
     def _sampler(self, x: ImageArray, batch_size: int | None) -> Sampler:
         """The sampler of the next call."""
-        images = as_images(as_tensor(x)[None], exact=self.exact)
+        images = as_inputs(
+            as_tensor(x)[None], sigma=self.sigma, exact=self.exact, value_range=self.value_range
+        )
         sampler = Sampler(
             model=self._network(images), images=images, sigma=self.sigma, seed=self.seed,
             indices=[self.calls], batch_size=batch_size, row_by_row=self.row_by_row,
+            num_classes=self.num_classes,
         )  # fmt: skip
         self.calls += 1
         return sampler
 
     def _network(self, images: Tensor) -> nn.Module:
         """The base classifier as it is now, prepared for images of this shape."""
-        if not _same(self._state, _state(self.base_classifier)):
+        model = self.base_classifier
+        if not isinstance(model, nn.Module) or not are_images(images, self.value_range):
+            return self._unprepared()
+        if not _same(self._state, _state(model)):
             self._prepared.clear()
-            self._state = [_copied(value) for value in _state(self.base_classifier)]
+            self._state = [_copied(value) for value in _state(model)]
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
         precision = resolve_precision(self.precision, device)
         key = (shape, device, precision)
         if key not in self._prepared:
             self._prepared[key] = for_inference(
-                self.base_classifier, shape=shape, precision=precision, device=device
+                model, shape=shape, precision=precision, device=device
             )
         return self._prepared[key]
 
-    def _check_classes(self, classes: int) -> None:
-        if classes != self.num_classes:
+    def _unprepared(self) -> nn.Module:
+        """The base classifier as it is; one network for all calls, so that it is probed once."""
+        if self.precision not in ("auto", "fp32"):
             raise Mistake(
-                f"num_classes must be the network's number of outputs, {classes}, "
-                f"got {self.num_classes}"
+                "precision must be auto or fp32 for a callable or for inputs that are no images, "
+                f"got {self.precision}"
             )
+        if isinstance(self.base_classifier, nn.Module):
+            return self.base_classifier
+        if self._called is None or self._called.function is not self.base_classifier:
+            self._called = CallableNetwork(self.base_classifier, self.num_classes)
+        return self._called
 
 
 def _state(model: nn.Module) -> list[Any]:

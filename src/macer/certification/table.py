@@ -1,6 +1,7 @@
 """certificates.tsv: a journal's certificates as a table that other tools of this field read."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,32 @@ def lines_of(
     has_p_b = bool(numbers) and records[numbers[0]].certificate.p_b is not None
     yield "\t".join((*COLUMNS, *(("p_b",) if has_p_b else ()), *unusual)) + "\n"
     for idx in numbers:
-        p_b = records[idx].certificate.p_b
-        upper = () if p_b is None else (rounded(p_b, 12, ROUND_CEILING),)
-        yield "\t".join((*_row(header, records[idx]), *upper, *map(str, unusual.values()))) + "\n"
+        record = records[idx]
+        upper = (_upper(record.certificate.p_b),) if has_p_b else ()
+        yield "\t".join((*_row(header, record), *upper, *map(str, unusual.values()))) + "\n"
+
+
+def rescored_lines(
+    header: Header, records: Mapping[int, Record], *, bound: str, alpha: float
+) -> Iterator[str]:
+    """The lines of a table by another reading of a journal's counts; each says where it is from.
+
+    `rescored` is the journal's own bound and α. `level` is "fixed" if this reading was fixed
+    before the counts were drawn, else "chosen": then these are not certificates at level α.
+
+    Args:
+        header: the journal's.
+        records: with the certificates by the bound at α.
+    """
+    level = "fixed" if header.fixed(bound, alpha) else "chosen"
+    source = {"rescored": f"{header.bound} {header.alpha}", "level": level}
+    read_anew = replace(header, bound=bound, alpha=alpha)
+    return lines_of(read_anew, records, _unusual_columns(header) | source)
+
+
+def _upper(p_b: float | None) -> str:
+    """An upper bound in decimal, never smaller than it is; empty where there is none."""
+    return "" if p_b is None else rounded(p_b, 12, ROUND_CEILING)
 
 
 def _unusual_columns(header: Header) -> dict[str, Any]:

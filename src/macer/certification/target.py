@@ -1,7 +1,7 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -9,17 +9,20 @@ import torch
 from torch import nn
 
 from macer.certification.authority import outputs_of, with_code
-from macer.certification.header import Header, Outputs, outputs_agree
+from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agree
+from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.inference import for_inference
 from macer.models.networks import MODELS, Normalize
 from macer.models.normalisation import find_normalisation, named_normalisation
+from macer.models.probe import CALLS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
-from macer.runs.run import open_model
-from macer.runs.zoo import in_zoo, zoo_file
+from macer.runs.trained_model import open_model
+from macer.runs.zoo import in_zoo, nearest_model, zoo_file
+from macer.system.progress import bar
 from macer.system.user_code import names_a_function
 
 
@@ -50,20 +53,24 @@ class PreparedModel:
     @cached_property
     def outputs(self) -> Outputs:
         """What it computes on the probe images, which certificates bind."""
-        return outputs_of(
-            self.network,
-            shape=self.target.shape,
-            sigma=self.target.sigma,
-            device=self.device,
-            row_by_row=self.row_by_row,
-        )
+        with bar("running the network once", 1, "calls", transient=True):
+            return outputs_of(
+                self.network,
+                shape=self.target.shape,
+                sigma=self.target.sigma,
+                device=self.device,
+                row_by_row=self.row_by_row,
+            )
 
 
 def prepare(
     target: Target, *, precision: str, row_by_row: bool, device: torch.device
 ) -> PreparedModel:
     """The target as certification runs it; a command does this once."""
-    network = for_inference(target.model, shape=target.shape, precision=precision, device=device)
+    with bar("preparing the network", CALLS - 1, "calls", transient=True) as advance:
+        network = for_inference(
+            target.model, shape=target.shape, precision=precision, device=device, progress=advance
+        )
     return PreparedModel(target, network, precision, row_by_row, device)
 
 
@@ -101,7 +108,8 @@ def find_target(
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
     Args:
-        classes: the names of the data set's classes.
+        sigma: of the noise; a trained model's own if None.
+        classes: the names of the data set's classes; empty if it does not tell.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
         code: modules that a model file may name, see `load_model`; `name` itself may be any.
@@ -110,10 +118,11 @@ def find_target(
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
         target, card = known or trained_target(name, code=code)
-        _check_data(card, name, sigma, classes)
-        return target
+        _check_data(card, name, classes or class_names(card.classes, split))
+        return target if sigma in (None, card.sigma) else _at_another_sigma(target, sigma)
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
+    classes = classes or class_names(None, split)
     channels, height, width = split.images.shape[1:]
     shape = (channels, height, width)
     model = build_model(name, num_classes=len(classes), shape=shape)
@@ -128,6 +137,14 @@ def find_target(
     # The hash of a file does not tell what stands before its network: the architecture does.
     architecture = f"{code}, {normalisation}"
     return Target(model, name, architecture, sigma, shape, len(classes), file.sha256)
+
+
+def untrained_target(
+    name: str, *, sigma: float, shape: tuple[int, int, int], num_classes: int
+) -> Target:
+    """A network by its name or package.module:function, with the weights that it begins with."""
+    model = build_model(name, num_classes=num_classes, shape=shape)
+    return Target(model, name, with_code(name), sigma, shape, num_classes, weights_digest(model))
 
 
 def check_target(name: str, *, weights: Path | None, normalise: str | None) -> None:
@@ -146,7 +163,8 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
         raise Mistake(f"weights must be given to certify {name}; add --weights FILE")
     elif weights is None and not names_a_function(name):
         raise Mistake(
-            f"no run or model at {name}; name a run folder, a model file or package.module:function"
+            f"no run or model at {name}{nearest_model(name)}; name a run folder, a model file or "
+            "package.module:function"
         )
 
 
@@ -172,8 +190,14 @@ def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, Mo
     return target, card
 
 
-def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequence[str]) -> None:
-    """Refuse a data set of other classes than the model's, and another σ."""
+def _at_another_sigma(target: Target, sigma: float) -> Target:
+    """The target with noise that it was not trained for; its certificates say so."""
+    architecture = f"{target.architecture}{TRAINED_AT}{target.sigma:g}"
+    return replace(target, sigma=sigma, architecture=architecture)
+
+
+def _check_data(card: ModelCard, name: str, classes: Sequence[str]) -> None:
+    """Refuse a data set of other classes than the model's."""
     if len(classes) != len(card.classes):
         raise Mistake(
             f"{name} knows {len(card.classes)} classes, the data set has {len(classes)}; "
@@ -185,8 +209,6 @@ def _check_data(card: ModelCard, name: str, sigma: float | None, classes: Sequen
                 f"class {i} must be {known}, as {name} was trained, the data set has {given}; "
                 "choose another --dataset"
             )
-    if sigma is not None and sigma != card.sigma:
-        raise Mistake(f"sigma must be {card.sigma}, which {name} was trained with, got {sigma}")
 
 
 def weights_digest(model: nn.Module) -> str:

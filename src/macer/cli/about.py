@@ -1,9 +1,19 @@
 """`macer zoo`, `recipes`, `data` and `bench`: what is here, and how fast it runs."""
 
+from collections.abc import Sequence
+
 from macer.cli.parameters import Data, Device, chosen_device
-from macer.cli.printing import Result, print_line, print_table
+from macer.cli.printing import Result, print_line, print_table, print_text
 from macer.errors import Mistake
-from macer.recipes import Whole, named_recipe, recipe_names
+from macer.recipes import Whole, named_recipe
+from macer.recipes.named import (
+    measured_acr,
+    recipe_comment,
+    recipe_names_like,
+    recipe_text,
+    trained_before,
+)
+from macer.system.progress import note
 
 
 def zoo() -> Result:
@@ -19,17 +29,65 @@ def zoo() -> Result:
     return {"radii": RADII, "models": models}
 
 
-def recipes() -> Result:
-    """List the recipes that come with macer."""
-    keys = ("loss", "model", "sigma", "k", "lam", "epochs")  # names contain the data set
-    recipes = {name: {"lam": 0.0} | named_recipe(name).flat() for name in recipe_names()}
-    rows = [(name, *(str(recipe[key]) for key in keys)) for name, recipe in recipes.items()]
-    print_table(("recipe", "loss", "model", "σ", "k", "λ", "epochs"), rows)
-    listed = [
-        {"name": name, **{key: recipe[key] for key in ("dataset", *keys)}}
-        for name, recipe in recipes.items()
+def recipes(name: str | None = None, /) -> Result:
+    """List the recipes that come with macer, or print one.
+
+    Parameters
+    ----------
+    name
+        The name of one, which is printed whole; or how the names begin of those to list.
+    """
+    names = recipe_names_like(name or "")
+    listed = [_described(each) for each in names]
+    text = recipe_text(names[0]) if names == [name] else None
+    if text is None:
+        _list_recipes(listed)
+    else:
+        print_text(text)  # alone on standard output, so that it can be kept in a file
+        for first in listed[0]["first"]:
+            note(f"train first: macer train {first}")
+        note(f"train it: macer train {name}")
+    return {"recipes": listed, "text": text}
+
+
+_COPIES = (
+    "copies: noisy copies of an image in a training, k · epochs; a loss with an attack passes more "
+    "often. ACR: of a training by it, as its file reports."
+)
+_BEGIN = (
+    "Begin with `macer train demo`, which needs no download. `macer recipes NAME` prints one "
+    "whole, `macer recipes record/` lists those that begin so."
+)
+
+
+def _described(name: str) -> Result:
+    """What to know of a recipe before it is trained."""
+    keys = ("dataset", "loss", "model", "sigma", "k", "lam", "epochs")
+    fields = {"lam": 0.0} | named_recipe(name).flat()
+    return {
+        "name": name,
+        **{key: fields[key] for key in keys},
+        "acr": measured_acr(name),
+        "about": recipe_comment(name),
+        "first": trained_before(name),
+    }
+
+
+def _list_recipes(listed: Sequence[Result]) -> None:
+    rows = [
+        (
+            *(str(each[key]) for key in ("name", "dataset", "model", "sigma")),
+            f"{each['k'] * each['epochs']:,}",
+            "" if each["acr"] is None else f"{each['acr']:.3f}",
+        )
+        for each in listed
     ]
-    return {"recipes": listed}
+    print_table(("recipe", "data set", "model", "σ", "copies", "ACR"), rows)
+    for each in listed:
+        for first in each["first"]:
+            print_line(f"Train {first} before {each['name']}, whose teacher it is.")
+    print_line(_COPIES)
+    print_line(_BEGIN)
 
 
 def data(*, data: Data = None, download: str | None = None) -> Result:

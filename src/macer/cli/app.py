@@ -1,10 +1,11 @@
 """The command `macer`: its commands, and how each ends."""
 
 import errno
+import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
@@ -14,15 +15,19 @@ from macer.cli.about import bench, data, recipes, zoo
 from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
-from macer.cli.loss_flags import train_command
+from macer.cli.gate import gate
+from macer.cli.loss_flags import spread, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
+from macer.cli.plan import plan
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
+from macer.cli.rescore import rescore
 from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
+from macer.system.progress import first_sign
 from macer.system.text import one_line
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a write that fails so names no file
@@ -45,13 +50,16 @@ def command_line(training: App | None = None) -> App:
         suppress_keyboard_interrupt=False,  # cyclopts would end without a message
     )
     app.command(demo)
+    app.command(plan)
     app.command(training or train)
     app.command(certify)
     app.command(verify)
     app.command(merge)
     app.command(attack)
     app.command(predict)
+    app.command(rescore)
     app.command(report)
+    app.command(gate)
     app.command(history)
     app.command(compare)
     app.command(paper)
@@ -73,10 +81,17 @@ class Ending(NamedTuple):
     code: int
     kind: str
     line: str
+    content: Mapping[str, object] = {}  # what was finished before a signal
+    told: bool = False  # the command's own document and lines have said it
+
+
+# A command that judges ends with code 1 if its result says so.
+NOT_PASSED = Ending(1, "not passed", "", told=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
+    os.environ.pop("MPLBACKEND", None)  # a notebook's may not be installed; macer draws into files
     given = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in _options(given)
     if as_json:
@@ -84,10 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given and given[0] in app else None
     try:
         ending = _run(given, command, as_json)
-        if ending and as_json:
+        if ending and as_json and not ending.told:
             with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
-                print_document(command, {"error": error})
+                print_document(command, {**ending.content, "error": error})
     except BrokenPipeError:  # the reader of our output has closed it
         sys.stdout = None  # so that nothing is flushed at the exit
         return 141
@@ -104,7 +119,8 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
-        with silenced(as_json and not helps):
+        given = spread(given) if command == "train" else given
+        with silenced(as_json and not helps), _a_first_sign(None if helps else command):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)
         if as_json and not helps:
@@ -113,7 +129,21 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
         raise
     except (Exception, KeyboardInterrupt, Stopped) as error:
         return _ending(error, command)
-    return None
+    return None if helps or result.get("passed", True) else NOT_PASSED
+
+
+# What commands do first, which may take seconds in which nothing moves.
+FIRST = {
+    "certify": "reading the model and the images",
+    "predict": "reading the model",
+    "verify": "reading the certificates, the model and the images",
+    "attack": "reading the certificates, the model and the images",
+    "plan": "building the network",
+}
+
+
+def _a_first_sign(command: str | None) -> AbstractContextManager[None]:
+    return first_sign(FIRST[command]) if command in FIRST else nullcontext()
 
 
 def _ending(error: BaseException, command: str | None) -> Ending:
@@ -153,7 +183,10 @@ def _expected(error: BaseException, command: str | None) -> Ending | None:
             return Ending(2, "mistake", f"{what}: {error.strerror}")
         case Stopped():
             how = CONTINUED.get(command or "", "begin again")
-            return Ending(128 + error.signal_number, "stopped", f"{error}; {how}")
+            line = f"{error}; {how}"
+            return Ending(128 + error.signal_number, "stopped", line, error.content)
+        case KeyboardInterrupt() if command in KEEPING:
+            return Ending(130, "stopped", f"interrupted; {KEEPING[command]}")
         case KeyboardInterrupt():
             return Ending(130, "stopped", "interrupted")
     return None
@@ -164,6 +197,13 @@ CONTINUED = {
     "certify": "the same command continues",
     "compare": "the same command continues",
     "paper": "the same command continues",
+    "predict": "the certificates that were printed hold",
+}
+
+# Commands that save each part when it is finished, and what they say after Ctrl-C.
+KEEPING = {
+    name: f"what was finished is saved; {CONTINUED[name]}"
+    for name in ("certify", "compare", "paper")
 }
 
 

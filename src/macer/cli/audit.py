@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Normalise, Weights, chosen_device
+from macer.cli.parameters import (
+    Code,
+    Data,
+    Device,
+    Normalise,
+    Size,
+    SkipDamaged,
+    Threads,
+    Weights,
+    chosen_device,
+)
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.names import TABLE
-from macer.runs.zoo import certificates_folder, in_zoo
+from macer.runs.zoo import certificates_folder, in_zoo, passed_over
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +51,18 @@ class CertifiedModel:
     code: Code = ()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CertifiedData:
+    """The data set that certificates are of, where its name is not enough."""
+
+    data: Data = None
+    dataset: str | None = None
+    "Data set, or package.module:function; the one that the certificates name by default."
+    size: Size = None
+    skip_damaged: SkipDamaged = False
+
+
 def verify(
     run: Certificates,
     /,
@@ -51,8 +73,9 @@ def verify(
     start: Whole | None = None,
     stop: Whole | None = None,
     skip: Whole | None = None,
-    data: Data = None,
+    data: CertifiedData = CertifiedData(),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
@@ -76,7 +99,7 @@ def verify(
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
         demanded = Selection(start or 0, stop, 1 if skip is None else skip)
@@ -135,8 +158,9 @@ def attack(
     m: Whole = 32,
     n: Whole = 2000,
     seed: Whole = 0,
-    data: Data = None,
+    data: CertifiedData = CertifiedData(),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Try to falsify a run's certificates by attacks from inside their balls.
 
@@ -162,7 +186,7 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    contents, split, prepared = _sources(run, model, data, chosen_device(device))
+    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
@@ -170,37 +194,47 @@ def attack(
             trials.append(trial)
             advance(1)
     results = findings(trials, contents)
-    for line in summary(results, search):
+    for line in summary(results, search, split.image):
         print_line(line)
-    check(trials, contents)
+    check(trials, contents, split.image)
     return {"folder": certificates_folder(run), "search": search, "findings": results}
 
 
 def _sources(
-    run: Path, model: CertifiedModel, data: Path | None, device: "torch.device"
+    run: Path, model: CertifiedModel, data: CertifiedData, device: "torch.device"
 ) -> tuple["Contents", "Split", "PreparedModel"]:
     """A run's certificates, and the data and the model that they are of."""
     from macer.audit import verify as verification
     from macer.certification.target import find_target
-    from macer.data.sets import classes_of, load
+    from macer.data.file_lists import tell
+    from macer.data.sets import Rules, load, sized
+    from macer.runs.data_code import data_home
+    from macer.system.progress import note
 
     for flag in ("weights", "normalise"):
         if getattr(model, flag) is not None and model.target is None:
             raise Mistake(f"target must be given with {flag}; add --target NAME")
+    if line := passed_over(run):
+        note(line)
     contents = verification.read_certificates(certificates_folder(run))
-    name = contents.header.dataset
+    name = sized(data.dataset or contents.header.dataset, data.size)
+    verification.check_data_set(contents, name)
     target = model.target or _own_model(run, contents.header.weights_sha256)
-    split = load(name, contents.header.split, data)
+    home = None if data.dataset else data_home(name, target, code=model.code, source=run)
+    rules = Rules(skip_damaged=data.skip_damaged, duplicates="ignore")
+    split = load(name, contents.header.split, data.data, rules=rules, home=home)
     certified = find_target(
         target,
         sigma=contents.header.sigma,
         split=split,
-        classes=classes_of(name, data),
+        classes=split.classes,
         weights=model.weights,
         normalise=model.normalise,
         code=model.code,
     )
-    return contents, split, verification.check_sources(contents, certified, split, device)
+    prepared = verification.check_sources(contents, certified, split, device)
+    tell(split)
+    return contents, split, prepared
 
 
 def _own_model(run: Path, sha256: str) -> str:

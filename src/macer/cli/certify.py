@@ -1,9 +1,10 @@
 """`macer certify`, `merge` and `predict`: certificates of a data set, or of image files."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -12,22 +13,25 @@ from macer.cli.parameters import (
     Data,
     Device,
     Normalise,
+    Photographs,
     Precision,
     Skip,
     Start,
     Stop,
+    Threads,
     Weights,
     chosen_device,
 )
 from macer.cli.printing import Result, print_line, print_report
-from macer.errors import Mistake
+from macer.errors import Mistake, Stopped
 from macer.recipes import CertifyRecipe, Whole
-from macer.runs.names import HELD_OUT, JOURNAL
+from macer.runs.names import HELD_OUT, JOURNAL, MODEL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.processes import joined
 
 if TYPE_CHECKING:
     from macer.certification.journal import Contents
+    from macer.data.sets import Split
     from macer.runs.model_file import ModelCard
 
 
@@ -40,6 +44,7 @@ def certify(
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
+    photographs: Photographs = Photographs(),  # noqa: B008  frozen
     code: Code = (),
     start: Start = 0,
     stop: Stop = None,
@@ -49,7 +54,9 @@ def certify(
     soft_betas: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
     batch_size: Whole | None = None,
+    seconds: float | None = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Certify a model's test images, or those it held out; continues where it stopped.
 
@@ -59,9 +66,9 @@ def certify(
         A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
         or with weights a network that macer knows, such as resnet110.
     sigma
-        Noise level; needed only for a function or a network by name.
+        Noise level; that of the training by default, needed for a function or a network by name.
     dataset
-        Data set; the one the model was trained on by default.
+        Data set, or package.module:function; the one the model was trained on by default.
     held_out
         Certify the training images that the run held out, to choose settings by, into
         RUN/held-out; their numbers are those among all training images.
@@ -74,12 +81,13 @@ def certify(
         Folder for the certificates; by default the run itself, and runs/zoo-NAME for zoo:NAME.
     batch_size
         Noisy images the network sees at once.
+    seconds
+        Most seconds for each image, then the next one; with --bound anytime.
     """
     from macer.certification.data_set import plan_certification
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target, is_trained, trained_target
     from macer.data.selection import Selection
-    from macer.data.sets import classes_of, load
     from macer.training.held_out import check_held_out, first_held_out
 
     images = Selection(start, stop, skip)
@@ -88,30 +96,48 @@ def certify(
         check_held_out(target, weights)  # before data are read
     folder = out or _folder_of(target, weights) / (HELD_OUT if held_out else "")
     known = trained_target(target, code=code) if weights is None and is_trained(target) else None
-    name = dataset or _dataset_of(target, known[1] if known else None)
     part = "train" if held_out else "test"
-    split = load(name, part, data)
+    split = _images(target, known[1] if known else None, part, dataset, data, photographs, code)
     model = find_target(
-        target, sigma=sigma, split=split, classes=classes_of(name, data),
+        target, sigma=sigma, split=split, classes=split.classes,
         weights=weights, normalise=normalise, known=known,
     )  # fmt: skip
+    _check_place_of_sigma(model.sigma, known[1] if known else None, out)
     indices = images.among(
         len(split.images), first=first_held_out(target, split) if held_out else 0
     )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    processor = chosen_device(device)
+    processor = chosen_device(device, threads)
     with joined(processor) as ranks:
         certification = plan_certification(
-            model, split, name, settings,
+            model, split, split.dataset, settings,
             device=processor, batch_size=batch_size, soft_betas=soft_betas, part=part,
-            family=len(indices) if family else None,
+            family=len(indices) if family else None, seconds=seconds,
         )  # fmt: skip
         contents = certify_together(certification, indices, folder, ranks=ranks)
     result = _print_result(contents, certification.folders(folder))
     if out is None and (held_out or in_zoo(target)):
         print_line(f"certificates: {folder}")
     return result
+
+
+def _images(
+    target: str,
+    card: "ModelCard | None",
+    part: str,
+    dataset: str | None,
+    data: Path | None,
+    photographs: Photographs,
+    code: Sequence[str],
+) -> "Split":
+    """The images to certify, of the data set that is named or that the model was trained on."""
+    from macer.data.sets import load, sized
+    from macer.runs.data_code import data_home
+
+    name = sized(dataset or _dataset_of(target, card), photographs.size)
+    home = None if dataset else data_home(name, target, code=code, source=target)
+    return load(name, part, data, rules=photographs.rules(), home=home)
 
 
 def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
@@ -138,6 +164,15 @@ def _folder_of(target: str, weights: Path | None) -> Path:
     if weights is None and Path(target).is_dir():
         return Path(target)
     raise Mistake(f"out must be given to certify {target}; add --out FOLDER")
+
+
+def _check_place_of_sigma(sigma: float, card: "ModelCard | None", out: Path | None) -> None:
+    """Keep certificates of another σ than the training's out of the run's own folder."""
+    if card is not None and sigma != card.sigma and (out is None or (out / MODEL).is_file()):
+        raise Mistake(
+            f"out must be a folder of its own for another sigma than the training's, {card.sigma}, "
+            f"got sigma {sigma}; add --out FOLDER"
+        )
 
 
 def _dataset_of(target: str, card: "ModelCard | None") -> str:
@@ -186,12 +221,15 @@ def predict(
     n0: Whole = 100,
     n: Whole = 10_000,
     alpha: float = 0.001,
+    bound: Literal["clopper-pearson", "runner-up", "anytime"] | None = None,
     radius: float | None = None,
+    seconds: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
     row_by_row: bool = False,
     code: Code = (),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Label image files with a certified radius, or abstain.
 
@@ -200,29 +238,50 @@ def predict(
     run
         A run folder, a model file or zoo:NAME.
     images
-        Image files of the model's size; of any size for a model of ImageNet.
+        Image files of the model's size; of any size for a model that was trained with --size, and
+        for one of ImageNet.
     n0
         Samples that select the class.
     n
         Other samples that bound its probability.
     alpha
         Probability that a label's radius is false, for each image.
+    bound
+        Bound the label's probability alone, or the runner-up's too, for a larger radius; anytime
+        shows a radius that grows, and can be stopped.
     radius
         Ask only whether the label holds within this radius: usually far fewer samples.
+    seconds
+        Stop after so many seconds for each image, by the bound anytime; or before, with Ctrl-C.
     seed
         Seed of the noise.
     row_by_row
         Show the network one noisy image at a time, if its rows depend on one another; slow.
     """
-    from macer.certification.predict_files import predict_files
+    from macer.certification.predict_files import Prediction, predict_files
 
     if not images:
         raise Mistake("images must name at least one file, got none")
-    predictions = []
-    for prediction in predict_files(
-        run, images, n0=n0, n=n, alpha=alpha, radius=radius, seed=seed, precision=precision,
-        row_by_row=row_by_row, device=chosen_device(device), code=code,
-    ):  # fmt: skip
-        print_line(*prediction.fields())
-        predictions.append(prediction)
-    return {"run": run, "predictions": predictions}
+    bound = bound or ("clopper-pearson" if seconds is None else "anytime")
+    _check_bound(bound, radius, seconds)
+    predictions: list[Prediction] = []
+    result = {"run": run, "predictions": predictions}
+    try:
+        for prediction in predict_files(
+            run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seconds=seconds,
+            seed=seed, precision=precision, row_by_row=row_by_row,
+            device=chosen_device(device, threads), code=code,
+        ):  # fmt: skip
+            print_line(*prediction.fields())
+            predictions.append(prediction)
+    except KeyboardInterrupt:
+        raise Stopped(signal.SIGINT, "interrupted", result) from None
+    return result
+
+
+def _check_bound(bound: str, radius: float | None, seconds: float | None) -> None:
+    if seconds is not None and bound != "anytime":
+        raise Mistake(f"bound must be anytime with seconds, got {bound}; leave --bound out")
+    if radius is not None and bound != "clopper-pearson":
+        what = "--bound" if seconds is None else "--seconds"
+        raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}; leave {what} out")

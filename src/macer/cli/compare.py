@@ -5,7 +5,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Skip, Start, Stop, chosen_device
+from macer.cli.parameters import (
+    Code,
+    Data,
+    Device,
+    Photographs,
+    Skip,
+    Start,
+    Stop,
+    chosen_device,
+)
 from macer.cli.printing import Result, print_line, print_report, print_table
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
@@ -33,7 +42,9 @@ def compare(
     *recipes: str,
     out: Path,
     vary: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    dataset: str | None = None,
     data: Data = None,
+    photographs: Photographs = Photographs(),  # noqa: B008  frozen
     seeds: Whole = 3,
     n0: Whole = 100,
     n: Whole = 1000,
@@ -57,6 +68,8 @@ def compare(
     vary
         Compare variants: NAME=VALUE,VALUE,… for a field or a setting of the loss, such as
         lam=1,2,4; of several names, every combination.
+    dataset
+        Another data set for all recipes, or package.module:function.
     seeds
         Models to train per recipe.
     n0
@@ -72,6 +85,7 @@ def compare(
         images, to choose settings by them.
     """
     from macer.data.selection import Selection
+    from macer.data.sets import sized
     from macer.experiments import compare as comparison
     from macer.experiments.vary import read_values, variants
     from macer.losses import load_recipe
@@ -80,11 +94,16 @@ def compare(
     runs = [run_name(name) for name in names]
     if len(set(runs)) < len(runs):
         raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    loaded = {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)}
     entries = comparison.compare(
         variants(
             {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
             read_values(vary),
         ),
+        {
+            run: recipe.changed(dataset=sized(dataset or recipe.dataset, photographs.size))
+            for run, recipe in loaded.items()
+        },
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
@@ -93,6 +112,7 @@ def compare(
         device=chosen_device(device),
         held_out=held_out,
         code=code,
+        rules=photographs.rules(),
     )
     notes = comparison.notes(entries)
     print_table(*comparison.cells(entries))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import make_dataclass
 from importlib.resources import files
+from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -12,7 +13,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.config import Dict
 from docstring_parser import parse
 
-from macer.cli.train import train
+from macer.cli.train import is_run, train
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, read_recipe
 from macer.recipes.fields import FIELDS, MACER, whole_number
@@ -24,6 +25,7 @@ from macer.system.user_code import check_admitted, nearest
 _HELP = {"--help", "-h", "--version"}
 _GENERAL = {"help", "version", "json"}  # flags of every command
 _EMPTY = "--empty-"  # makes a list empty
+LISTS = ("--lr-decays", "--lr_decays")  # flags that take several numbers
 
 
 class Words(NamedTuple):
@@ -38,6 +40,26 @@ class Words(NamedTuple):
         return values[-1] if values else None
 
 
+def spread(given: Sequence[str]) -> list[str]:
+    """What was typed, with --lr-decays 2 3 as --lr-decays 2 --lr-decays 3.
+
+    cyclopts would take a recipe that follows the numbers for one of them.
+    """
+    words: list[str] = []
+    flag = None
+    for place, word in enumerate(given):
+        if word == "--":
+            return [*words, *given[place:]]
+        if flag and word.isdigit() and words[-1] != flag:
+            words.append(flag)
+        elif word in LISTS:
+            flag = word
+        elif flag and words[-1] != flag:
+            flag = None
+        words.append(word)
+    return words
+
+
 def train_command(given: Sequence[str]) -> App:
     """The command `train` for what was typed, with a flag for each setting of its loss."""
     words = _read(given)
@@ -46,7 +68,7 @@ def train_command(given: Sequence[str]) -> App:
             raise Mistake("train must have a recipe, got none; `macer recipes` lists them")
         return App(name="train", default_command=train)
     recipe, code = words.recipe, words.flags.get("--code", ())
-    values = read_recipe(recipe)
+    values = _recorded(recipe) if is_run(recipe) else read_recipe(recipe)
     check_fields(recipe, values)
     with naming(recipe):
         of_file = as_loss(values.pop("loss", MACER))
@@ -59,7 +81,7 @@ def train_command(given: Sequence[str]) -> App:
         fields = {name: getattr(whole, name) for name in values}
         # With no command's name: a field that is named like a command would be passed over.
         Dict(fields, source=recipe)(app, (), arguments)
-        for token in arguments["--model"].tokens:
+        for token in (*arguments["--model"].tokens, *arguments["--dataset"].tokens):
             if token.source != "cli":
                 check_admitted(token.value, code, source=f"recipe {recipe}")
 
@@ -67,6 +89,13 @@ def train_command(given: Sequence[str]) -> App:
         _check_flags(loss.name, names, words.flags)  # before torch is imported
     command = _with_settings(loss, words)
     return App(name="train", default_command=command, config=from_file)
+
+
+def _recorded(folder: str) -> dict[str, Any]:
+    """The recipe that a run was begun with, as a file has it."""
+    from macer.runs.run import Run
+
+    return Run(Path(folder)).read_recipe().to_dict()
 
 
 def _loss(words: Words, of_file: Loss) -> Loss:

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from macer.cli.parameters import Data, Normalise, Weights
+from macer.cli.parameters import Data, Normalise, Size, SkipDamaged, Weights
 from macer.cli.printing import Result, print_line
 
 
@@ -16,6 +16,8 @@ def pack(
     sigma: float,
     dataset: str,
     data: Data = None,
+    size: Size = None,
+    skip_damaged: SkipDamaged = False,
     out: Path,
 ) -> Result:
     """Make a run of a network, which certify, predict, export, verify and attack then take.
@@ -28,23 +30,29 @@ def pack(
     sigma
         Noise level that the network was trained for.
     dataset
-        Data set, whose classes and shape the network must have; `macer data` lists them.
+        Data set, whose classes and shape the network must have; `macer data` lists them. Or
+        package.module:function.
     out
         Folder of the run; a new one.
     """
     from macer.certification.pack import pack as make_run
-    from macer.data.sets import classes_of, load
+    from macer.data.arrays import class_names
+    from macer.data.file_lists import tell
+    from macer.data.sets import Rules, load, sized
 
+    dataset = sized(dataset, size)
+    split = load(dataset, "test", data, rules=Rules(skip_damaged=skip_damaged, duplicates="ignore"))
     run = make_run(
         network,
         out,
         sigma=sigma,
         dataset=dataset,
-        split=load(dataset, "test", data),
-        classes=classes_of(dataset, data),
+        split=split,
+        classes=class_names(None, split),
         weights=weights,
         normalise=normalise,
     )
+    tell(split)
     source = f" --data {shlex.quote(str(data))}" if data else ""
     sha256 = run.read_manifest()["weights_sha256"]
     print_line(f"packed {network} into {run.folder}, SHA-256 {sha256}")

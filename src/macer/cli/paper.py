@@ -58,7 +58,8 @@ def paper(
     alpha
         Probability that a certificate is false, for each image.
     start
-        First test image; without start, stop and skip the paper's 500 images are taken.
+        First test image; start, stop and skip replace the paper's 500 images, 500…999 but for
+        ImageNet.
     stop
         Test image to stop before.
     skip
@@ -68,7 +69,7 @@ def paper(
     markdown
         Print Markdown instead.
     plot
-        Draw a figure into this file, PNG or PDF by its ending.
+        Draw a figure into this file, PNG, PDF or SVG by its ending.
     """
     from macer.experiments.paper import check_share, read_item
     from macer.experiments.paper import only as chosen_rows
@@ -178,6 +179,10 @@ def _images_of(start: int | None, stop: int | None, skip: int | None) -> "Images
     if (start, stop, skip) == (None, None, None):
         return papers_images
     images = Selection(start or 0, stop, 1 if skip is None else skip)
+    note(
+        f"in place of the paper's 500 images: start {images.start}, stop {images.stop}, skip "
+        f"{images.skip}"
+    )
     return lambda dataset: images
 
 

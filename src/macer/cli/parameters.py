@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,8 @@ from macer.system.processes import started_by_torchrun
 
 if TYPE_CHECKING:
     import torch
+
+    from macer.data.sets import Rules
 
 
 def _modules(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -32,8 +35,44 @@ Code = Annotated[
     ),
 ]
 Data = Annotated[Path | None, Parameter(help="Folder of the data sets; $MACER_DATA, then ./data.")]
+Size = Annotated[
+    str | None,
+    Parameter(
+        help="A folder's photographs: fit each to N or HEIGHTxWIDTH pixels, the middle of it."
+    ),
+]
+SkipDamaged = Annotated[
+    bool, Parameter(help="A folder's photographs: go on without damaged files.", negative="")
+]
+AllowDuplicates = Annotated[
+    bool,
+    Parameter(help="A folder's photographs: some may be in training and test both.", negative=""),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Photographs:
+    """How a folder of photographs is read."""
+
+    size: Size = None
+    skip_damaged: SkipDamaged = False
+    allow_duplicates: AllowDuplicates = False
+
+    def rules(self) -> "Rules":
+        """What to do about damaged files and duplicates."""
+        from macer.data.sets import Rules
+
+        duplicates: Any = "tell" if self.allow_duplicates else "refuse"
+        return Rules(skip_damaged=self.skip_damaged, duplicates=duplicates)
+
+
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")
+]
+Init = Annotated[
+    str | None,
+    Parameter(help="Weights to begin with: a file of torch.save or safetensors, a run, zoo:NAME."),
 ]
 Normalise = Annotated[
     str | None,
@@ -44,19 +83,28 @@ Precision = Annotated[
     Parameter(help="Arithmetic of the network; auto is bf16 on a GPU, else fp32."),
 ]
 Device = Annotated[str, Parameter(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
+Threads = Annotated[
+    Whole | None,
+    Parameter(help="Threads of a CPU's arithmetic; by default as many as torch takes."),
+]
+MOST_THREADS = 1024
 Start = Annotated[Whole, Parameter(help="First image, by its number.")]
 Stop = Annotated[Whole | None, Parameter(help="Image to stop before; all by default.")]
 Skip = Annotated[Whole, Parameter(help="Certify only images whose number is a multiple of this.")]
 
 
-def chosen_device(name: str) -> "torch.device":
-    """The one place that chooses a device."""
+def chosen_device(name: str, threads: int | None = None) -> "torch.device":
+    """The one place that chooses a device, and the number of a CPU's threads if it is given."""
     import torch
 
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise Mistake(f"threads must be from 1 to {MOST_THREADS}, got {threads}")
     if name not in ("auto", "cpu", "cuda"):
         raise Mistake(f"device must be auto, cpu or cuda, got {name}")
     if name == "cuda" and not torch.cuda.is_available():
         raise Mistake("device must be cpu or auto here, got cuda; torch sees no GPU")
+    if threads is not None:
+        torch.set_num_threads(threads)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and started_by_torchrun():

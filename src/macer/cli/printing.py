@@ -10,12 +10,10 @@ from dataclasses import fields, is_dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from macer import __version__
+from macer.report.grid import Grid
 from macer.system.processes import is_first
 from macer.system.text import one_line
 
@@ -58,22 +56,18 @@ def print_text(text: str) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that cuts nothing off; names in its first column stay on one line."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    lines = [[Text(one_line(cell)) for cell in line] for line in (header, *rows)]
-    longest_name = max(line[0].cell_len for line in lines[1:])
-    for i, name in enumerate(lines[0]):
-        on_one_line: dict[str, Any] = {} if i else {"min_width": longest_name, "no_wrap": True}
-        table.add_column(name, overflow="fold", **on_one_line)
-    for line in lines[1:]:
-        table.add_row(*line)
-    _console().print(table)
+    """Print a table that cuts nothing off and splits no number; see `Grid`."""
+    _console().print(Grid(header, rows))
 
 
 def print_report(
-    logs: Sequence["CertificateLog"], form: Form = "terminal", radii: Sequence[float] = ()
+    logs: Sequence["CertificateLog"],
+    form: Form = "terminal",
+    radii: Sequence[float] = (),
+    *,
+    intervals: bool = False,
 ) -> "ScoreTable":
-    """Print the scores of logs as a table of a form.
+    """Print the scores of logs as a table of a form; CSV has intervals always.
 
     Returns:
         The table of CSV and JSON, whose radii do not depend on the logs.
@@ -86,9 +80,10 @@ def print_report(
         return fixed
     table = tables.tabulate(logs, radii or None)
     if form == "terminal":
-        _console().print(tables.terminal(table))
+        _console().print(tables.terminal(table, intervals=intervals))
     else:
-        print_text(tables.latex(table) if form == "latex" else tables.markdown(table))
+        written = tables.latex if form == "latex" else tables.markdown
+        print_text(written(table, intervals=intervals))
     return fixed
 
 

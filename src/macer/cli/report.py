@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import Whole
-from macer.runs.zoo import certificates_folder
+from macer.runs.zoo import certificates_folder, passed_over
 
 if TYPE_CHECKING:
     from macer.report.logs import CertificateLog
@@ -24,11 +24,17 @@ def report(
     radii: Annotated[
         tuple[float, ...], Parameter(consume_multiple=True, negative="", show_default=False)
     ] = (),
+    intervals: bool = False,
     csv: bool = False,
     latex: bool = False,
     markdown: bool = False,
     html: Path | None = None,
     plot: Path | None = None,
+    title: str | None = None,
+    labels: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
+    envelope: bool = False,
 ) -> Result:
     """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
 
@@ -45,6 +51,8 @@ def report(
     radii
         Radii to give the certified accuracy at; by default up to the largest certified one, and
         in CSV and JSON always 0, 0.25 … 4.
+    intervals
+        Give 95% intervals over the images; CSV, JSON and the page always have them.
     csv
         Print CSV instead of a table for the terminal.
     latex
@@ -54,7 +62,14 @@ def report(
     html
         Write a self-contained page.
     plot
-        Draw radius–accuracy curves, PNG or PDF by the file's ending.
+        Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
+    title
+        First line above the plot; data set, σ and network by default, where the logs share them.
+    labels
+        Names of the plot's curves, one for each log.
+    envelope
+        Also draw the best certified accuracy at each radius over the logs, as one curve. No model
+        has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
@@ -68,11 +83,13 @@ def report(
     if plot:
         from macer.report.curves import plot as draw_curves
 
-        draw_curves(chosen, plot)
+        draw_curves(chosen, plot, title=title, labels=labels, with_envelope=envelope)
+    elif title is not None or labels or envelope:
+        raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html:
         _write_page(chosen, logs, html)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
-    table = print_report(chosen, form, radii)
+    table = print_report(chosen, form, radii, intervals=intervals)
     say = _say_beside(form != "terminal")
     for what, file in (("curves", plot), ("page", html)):
         if file:
@@ -86,6 +103,8 @@ def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
     from macer.report.markup import distinct
     from macer.system.progress import note
 
+    for line in filter(None, map(passed_over, paths)):
+        note(line)
     folders = [certificates_folder(path) for path in paths]
     logs = [read_log(folder) for folder in folders]
     names = distinct([log.name for log in logs], paths)
@@ -117,28 +136,33 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     Parameters
     ----------
     runs
-        Run folders, trained with --held-out, finished or not.
+        Run folders, trained with --held-out, finished or not; others are named and left out.
     csv
         Print CSV instead, of every look at the held-out images.
     plot
-        Draw the radii, PNG or PDF by the file's ending.
+        Draw the radii, PNG, PDF or SVG by the file's ending.
     """
     from macer.report import history as histories
     from macer.report.figures import check_picture
     from macer.report.markup import distinct
+    from macer.system.progress import note
 
     if not runs:
         raise Mistake("runs must name at least one run folder, got none")
     if plot:
         check_picture(plot)
-    read = [histories.read_history(run) for run in runs]
-    names = distinct([history.name for history in read], runs)
+    looked = [run for run in runs if histories.has_looked(run)] or list(runs)
+    set_aside = [run for run in runs if run not in looked]
+    read = [histories.read_history(run) for run in looked]
+    names = distinct([history.name for history in read], looked)
     read = [replace(history, name=name) for history, name in zip(read, names, strict=True)]
     if plot:
         histories.plot(read, plot)
-    notes = histories.notes(read)
+    notes = [*histories.notes(read), *map(histories.without_looks, set_aside)]
     if csv:
         print_text(histories.csv(read))
+        for line in map(histories.without_looks, set_aside):
+            note(line)
     else:
         print_table(histories.HEADER, histories.rows(read))
         for line in notes:

@@ -7,11 +7,23 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, chosen_device
+from macer.cli.parameters import (
+    AllowDuplicates,
+    Code,
+    Data,
+    Device,
+    Init,
+    Photographs,
+    Size,
+    SkipDamaged,
+    Threads,
+    chosen_device,
+)
 from macer.cli.printing import Result, print_line
 from macer.errors import Mistake
-from macer.recipes import Loss, TrainRecipe, Whole, run_name
+from macer.recipes import Loss, TrainRecipe, Whole, recipe_names, run_name
 from macer.recipes.fields import MACER
+from macer.runs.names import MANIFEST
 from macer.system.processes import joined
 
 
@@ -23,9 +35,14 @@ def train(
     settings: Annotated[Any, Parameter(parse=False)] = None,
     out: Path | None = None,
     data: Data = None,
+    size: Size = None,
+    skip_damaged: SkipDamaged = False,
+    allow_duplicates: AllowDuplicates = False,
     code: Code = (),
+    init: Init = None,
     resume: bool = False,
     device: Device = "auto",
+    threads: Threads = None,
     checkpoint_seconds: float = 30.0,
     validate_every: Whole = 1,
     validate_samples: Whole = 32,
@@ -38,7 +55,7 @@ def train(
     Parameters
     ----------
     recipe
-        A name that `macer recipes` lists, or a TOML file.
+        A name that `macer recipes` lists, or a TOML file; with --resume also the folder of a run.
     loss
         Another loss, with its own defaults: a name, or package.module:function.
     out
@@ -54,7 +71,7 @@ def train(
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
     """
-    from macer.data.sets import classes_of, load
+    from macer.data.sets import load, sized
     from macer.losses import completed
     from macer.training.loop import train as train_model
     from macer.training.metrics import watching
@@ -67,16 +84,20 @@ def train(
         raise Mistake(f"validate_every must be at least 1, got {validate_every}")
     if not 1 <= validate_samples <= ROWS:
         raise Mistake(f"validate_samples must be from 1 to {ROWS}, got {validate_samples}")
-    folder = out or Path("runs") / run_name(recipe)
+    folder = _folder(recipe, out, resume)
     asked = completed(replace(fields, loss=Loss(loss or MACER.name, **vars(settings))))
-    chosen = chosen_device(device)
+    asked = replace(asked, dataset=sized(asked.dataset, size))
+    chosen = chosen_device(device, threads)
+    photographs = Photographs(skip_damaged=skip_damaged, allow_duplicates=allow_duplicates)
     with watching(folder, tensorboard) as watch, joined(chosen) as ranks:
+        split = load(asked.dataset, "train", data, rules=photographs.rules())
         train_model(
             asked,
-            load(asked.dataset, "train", data),
-            classes_of(asked.dataset, data),
+            split,
+            split.classes or None,
             folder,
             device=chosen,
+            init=init,
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             validation=Validation(validate_every, validate_samples),
@@ -88,6 +109,22 @@ def train(
     return {"run": folder, "recipe": recipe, "fields": asked.flat()} | _print_result(
         folder, asked, source
     )
+
+
+def is_run(recipe: str) -> bool:
+    """Whether a recipe's name is the folder of a run; the recipes of macer come first."""
+    return recipe not in recipe_names() and (Path(recipe) / MANIFEST).is_file()
+
+
+def _folder(recipe: str, out: Path | None, resume: bool) -> Path:
+    """The folder of the run: a given one, that of the run to continue, or runs/RECIPE."""
+    if not is_run(recipe):
+        return out or Path("runs") / run_name(recipe)
+    if not resume:
+        raise Mistake(f"{recipe} holds a run already; continue it with --resume")
+    if out is not None:
+        raise Mistake(f"out must be left out to continue the run {recipe}, got {out}")
+    return Path(recipe)
 
 
 def _print_result(folder: Path, asked: TrainRecipe, source: str) -> Result:

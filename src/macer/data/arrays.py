@@ -1,6 +1,7 @@
 """Turn a caller's images and labels, in any of several forms, into a checked `Split`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,11 +13,13 @@ from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS
 from macer.data.split import ARRAYS, Images, Split
 from macer.errors import Mistake
+from macer.system.text import shape_text
 from macer.system.typed import shown, wrong
 
 Data: TypeAlias = Split | tuple[Any, Any] | Sequence[tuple[Any, Any]] | Dataset[Any]
 
 _FORMS = "(images, labels), a sequence of (image, label) pairs, or what macer.data.load returns"
+_IMAGE_COLUMNS, _LABEL_COLUMNS = ("image", "img"), ("label", "labels")
 _SHAPE = "(images, channels, height, width) or (images, height, width)"
 _BLOCK = 1024  # images that are checked at once; float64 takes eight times the memory of pixels
 _SLACK = 1e-4  # of a level; float32 rounds k/255 by less than this
@@ -27,41 +30,58 @@ def as_split(data: Data) -> Split:
 
     Arrays are NumPy arrays, tensors on any device, or lists. 8-bit images stay as they are. Floats
     in [0, 1] must be multiples of 1/255, as floats of 8-bit images are, and become 8-bit images.
-    Each image of a sequence, such as a torch Dataset, is read once and may be a Pillow image.
+    Each image of a sequence, such as a torch Dataset, is read once and may be a Pillow image. So
+    may the images of a data set with columns, image and label, as those of Hugging Face have them.
 
     Args:
         data: images (images, channels, height, width), or (images, height, width), with labels.
     """
-    images, labels, dataset = _parts(data)
+    images, labels, dataset, classes = _parts(data)
     pixels = images if isinstance(images, ImageFiles) else _pixels(_array("images", images))
     if dataset == ARRAYS and isinstance(pixels, np.ndarray) and pixels.max() <= 1:
         raise Mistake(
             f"images must not all be black, got no value above {pixels.max()} of 255; "
             "multiply images of 0 and 1 by 255, and floats before they become whole numbers"
         )
-    return Split(pixels, _labels(_array("labels", labels), pixels), dataset)
+    checked = _labels(_array("labels", labels), pixels)
+    if isinstance(data, Split):
+        return replace(data, images=pixels, labels=checked)
+    return Split(pixels, checked, dataset, classes)
 
 
 def class_names(classes: Sequence[str] | None, split: Split) -> tuple[str, ...]:
     """The names of the classes: the given ones, else those of the data set, else 0, 1, …"""
     if classes is None:
         known = DATASETS.get(split.dataset)
-        names = known.classes if known and known.classes else _numbers(split.labels)
+        names = split.classes or (known.classes if known else ()) or _numbers(split.labels)
     else:
         names = _names(classes)
     _check_below("labels", split.labels, len(names), "the number of classes")
     return names
 
 
+def as_test_split(data: Data, training: Split, classes: Sequence[str]) -> Split:
+    """The test images of a caller's own, which must have the training images' shape and classes."""
+    test = as_split(data)
+    if test.images.shape[1:] != training.images.shape[1:]:
+        expected, got = (shape_text(each.images.shape[1:]) for each in (training, test))
+        raise Mistake(f"test images must be {expected}, as those of training, got {got}")
+    class_names(tuple(classes), test)
+    return test
+
+
 class _Parts(NamedTuple):
     images: Any
     labels: Any
     dataset: str = ARRAYS
+    classes: tuple[str, ...] = ()
 
 
 def _parts(data: Any) -> _Parts:
     if isinstance(data, Split):
-        return _Parts(data.images, data.labels, data.dataset)
+        return _Parts(data.images, data.labels, data.dataset, data.classes)
+    if hasattr(data, "column_names"):
+        return _columns(data)
     if _is_pair(data):
         return _Parts(*data)
     if isinstance(data, tuple):
@@ -72,6 +92,23 @@ def _parts(data: Any) -> _Parts:
         raise wrong("data", _FORMS, data, "give the dataset of a loader, labels beside images")
     items = [_item(number, data[number]) for number in range(len(data))]
     return _Parts([image for image, _ in items], [label for _, label in items])
+
+
+def _columns(data: Any) -> _Parts:
+    """The columns of images and labels; the names of the classes, if the column has them."""
+    known = list(data.column_names)
+    image, label = (
+        next((name for name in names if name in known), None)
+        for names in (_IMAGE_COLUMNS, _LABEL_COLUMNS)
+    )
+    if image is None or label is None:
+        raise Mistake(
+            f"data must have the columns image and label, got {', '.join(map(str, known))}; "
+            'data.rename_column("old", "image") renames one'
+        )
+    features = getattr(data, "features", None) or {}
+    names = getattr(features.get(label), "names", None) if isinstance(features, Mapping) else None
+    return _Parts(list(data[image]), list(data[label]), classes=_names(names) if names else ())
 
 
 def _is_pair(data: Any) -> bool:
@@ -169,7 +206,9 @@ def _levels(images: np.ndarray) -> np.ndarray:
 
 def _out_of_range(block: np.ndarray) -> Mistake:
     value = block[~((block >= 0) & (block <= 1))][0]
-    remedy = "give them as they were before they were normalised: TrainRecipe(normalise=True) does "
+    remedy = (
+        "give them as they were before they were normalised: TrainRecipe(normalise='data') does "
+    )
     remedy += "it in the model"
     if not np.isfinite(block).all():
         value, remedy = block[~np.isfinite(block)][0], "correct the data"

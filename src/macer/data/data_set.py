@@ -1,7 +1,7 @@
 """A data set: where its files lie, and how a split is read from them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ class Layout(NamedTuple):
     test: tuple[str, ...]
     reader: Callable[[Sequence[Path]], Split]
     gzipped: bool = False  # the names may end in .gz
+    test_instead: tuple[str, ...] = ()  # where there is no test
 
     def files(self, folder: Path, split: str) -> list[Path] | None:
         """The paths of a split's files; None if no folder has files of the data set."""
@@ -37,7 +38,15 @@ class Layout(NamedTuple):
 
     def _paths(self, place: Path, split: str) -> list[Path]:
         names = self.train if split == "train" else self.test
+        if split == "test" and self.test_instead and not (place / names[0]).exists():
+            instead = all((place / name).exists() for name in self.test_instead)
+            names = self.test_instead if instead else names
         return [self._plain_or_gzipped(place / name) for name in names]
+
+    def names(self, place: Path) -> tuple[str, str]:
+        """The names of the two splits' first files or folders."""
+        train, test = (self._paths(place, split)[0].name for split in SPLITS)
+        return train, test
 
     def _plain_or_gzipped(self, path: Path) -> Path:
         gzipped = path.with_name(f"{path.name}.gz")
@@ -98,11 +107,14 @@ class DataSet:
         if split not in SPLITS:
             raise Mistake(f"split must be train or test, got {split!r}")
         layout, paths = self.files(folder, split)
-        images, labels = layout.reader(paths)
+        read = layout.reader(paths)
+        images, labels = read
         self._check(paths, images, labels)
         if not isinstance(images, ImageFiles):
             images = np.require(images, np.uint8, ["C", "W", "O"])
-        return Split(images, np.require(labels, np.int64, ["C", "W", "O"]), self.name)
+        labels = np.require(labels, np.int64, ["C", "W", "O"])
+        classes = read.classes or self.class_names(folder)
+        return replace(read, images=images, labels=labels, dataset=self.name, classes=classes)
 
     def class_names(self, folder: Path) -> tuple[str, ...]:
         """The names of the classes in the order of their labels."""
@@ -110,7 +122,7 @@ class DataSet:
             return self.classes
         [layout] = self.layouts
         place = layout.place(folder) or folder
-        return image_classes(place, (layout.train[0], layout.test[0]))
+        return image_classes(place, layout.names(place))
 
     def _check(self, paths: Sequence[Path], images: Images, labels: np.ndarray) -> None:
         place = paths[-1]
@@ -126,6 +138,9 @@ class DataSet:
             raise Mistake(f"{place} must hold labels below {len(self.classes)}, got {wrong}")
 
     def _missing(self, folder: Path, path: Path) -> Mistake:
+        others = [path.with_name(name) for name in ("val", "valid", "validation")]
+        if path.name == "test" and (found := [other for other in others if other.is_dir()]):
+            return Mistake(f"no folder {path}; rename {found[0]} to it, if it has the test images")
         remedy = (
             f"run `macer data --download {self.name} --data {folder}`"
             if self.name in SOURCES

@@ -6,29 +6,19 @@ Both are as in the field's own code, so that its weights and logs are comparable
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from macer.data.image_folder import (
-    LARGEST_IMAGE,
-    image_classes,
-    image_names,
-    opened_image,
-    reading_order,
-    whole_image,
-)
+from macer.data.image_folder import image_classes, image_names, reading_order
+from macer.data.photograph import LARGEST_IMAGE, THREADS, opened_image, whole_image
 from macer.data.split import Split
 from macer.errors import Mistake
 
 SIDE = 224
 SHORTER_SIDE = 256
-# Decoding and resizing release Python's lock, so threads use all cores of this process.
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-THREADS = min(_CORES or 1, 32)
 
 _TRIES = 10
 _NARROWEST, _WIDEST = 3 / 4, 4 / 3  # width : height

@@ -1,33 +1,19 @@
-"""Read images from folders named after classes: train/CLASS/*.png or *.jpg, test/ likewise."""
+"""List images in folders named after classes: train/CLASS/*, and test/CLASS/* or val/CLASS/*."""
 
-import math
 import os
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.data.split import SPLITS, Split
+from macer.data.photograph import KINDS
+from macer.data.split import SPLITS
 from macer.errors import Mistake
-from macer.system.files import opened
 
-if TYPE_CHECKING:
-    from PIL import Image, ImageFile
-
-_IMAGE_KINDS = (".png", ".jpg", ".jpeg")
-LARGEST_IMAGE = 1 << 26  # pixels
-MAX_PIXELS = 1 << 33  # bytes of a data set in memory
 MAX_CLASSES = 1 << 16
-_LARGEST_FILE = 1 << 28  # bytes of an image
-_MAX_SCANS = 50  # of a JPEG; each scan decodes all its pixels, and about ten are usual
-_LARGE_IMAGE = 1 << 22  # pixels; decoding takes about 14 bytes for each of them
-_LARGE_IMAGES = threading.Lock()  # one large image is decoded at a time
-_EIGHT_BIT_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, ...]:
@@ -46,12 +32,27 @@ def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, 
 
 
 def _class_folders(folder: Path) -> set[str]:
-    paths = folder.iterdir() if folder.is_dir() else ()
-    names = (path.name for path in paths if path.is_dir() and not path.name.startswith("."))
+    names = (
+        entry.name
+        for entry in _entries(folder)
+        if not entry.name.startswith(".") and _is_folder(entry)
+    )
     classes = set(islice(names, MAX_CLASSES + 1))
     if len(classes) > MAX_CLASSES:
         raise Mistake(f"{folder} must have at most {MAX_CLASSES:,} folders of classes, got more")
     return classes
+
+
+def _entries(folder: Path) -> "Iterable[os.DirEntry[str]]":
+    """What lies in a folder; nothing if it does not exist."""
+    return os.scandir(folder) if folder.is_dir() else ()
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
@@ -65,112 +66,61 @@ def reading_order(folder: Path, images: int) -> NDArray[np.int64]:
     return np.random.Generator(np.random.Philox(0)).permutation(images)
 
 
+class Listing(NamedTuple):
+    """The files of a split; none of them has been opened."""
+
+    names: list[str]  # of images, relative to the split's folder, in the order of their numbers
+    labels: NDArray[np.int64]
+    skipped: list[tuple[str, str]]  # names of what is no image, and why
+    empty: list[str]  # classes without an image
+
+
+def listed(folder: Path, classes: Sequence[str]) -> Listing:
+    """List a split, folder/CLASS/*; nothing is opened, so that 100,000 files take a second."""
+    names: list[str] = []
+    labels: list[int] = []
+    skipped, empty = _outside_of(folder, classes), []
+    for label, name in enumerate(classes):
+        images, others = _images_and_others(folder / name)
+        names += [f"{name}/{file}" for file in images]
+        labels += [label] * len(images)
+        skipped += [(f"{name}/{other}", why) for other, why in others]
+        if not images:
+            empty.append(name)
+    order = reading_order(folder, len(names))
+    mixed = np.array(labels, np.int64)[order]
+    return Listing([names[i] for i in order], mixed, sorted(skipped), empty)
+
+
 def image_names(folder: Path) -> list[str]:
     """The sorted names of the image files in a folder; none if the folder does not exist."""
-    paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path.name for path in paths if path.suffix.lower() in _IMAGE_KINDS)
+    return _images_and_others(folder)[0]
 
 
-def read_image_folder(paths: Sequence[Path]) -> Split:
-    """Read folder/CLASS/*.png or *.jpg; one channel if every image of both splits is grey."""
-    (folder,) = paths
-    classes = image_classes(folder.parent)
-    files = {split: _with_labels(folder.parent / split, classes) for split in SPLITS}
-    mode, size = _common_format(file for split in SPLITS for file, _ in files[split])
-    by_class = files[folder.name]
-    if not by_class:
-        raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
-    ordered = [by_class[i] for i in reading_order(folder, len(by_class))]
-    shape = (len(ordered), len(mode), size[1], size[0])
-    if math.prod(shape) > MAX_PIXELS:
-        raise Mistake(
-            f"{folder} must take at most {MAX_PIXELS:,} bytes of memory, got {len(ordered):,} "
-            f"images of {size[0]}×{size[1]}, which take {math.prod(shape):,}; resize them"
-        )
-    images = np.empty(shape, np.uint8)
-    for image, (file, _) in zip(images, ordered, strict=True):
-        image[:] = read_image(file, channels=len(mode))
-    return Split(images, np.array([label for _, label in ordered], np.int64))
+def _images_and_others(folder: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    """The sorted names of a folder's image files, and the other names with the reason."""
+    images, others = [], []
+    for entry in _entries(folder):
+        if why := _why_no_image(entry):
+            others.append((entry.name, why))
+        else:
+            images.append(entry.name)
+    return sorted(images), others
 
 
-def _with_labels(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+def _why_no_image(entry: "os.DirEntry[str]") -> str:
+    if entry.name.startswith("."):
+        return "hidden"
+    if _is_folder(entry):
+        return "a folder in the folder of a class"
+    return "" if entry.name.lower().endswith(KINDS) else "no image by its name"
+
+
+def _outside_of(folder: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
+    """What lies beside the classes' folders."""
+    known = set(classes)
     return [
-        (folder / name / file, label)
-        for label, name in enumerate(classes)
-        for file in image_names(folder / name)
+        (entry.name, "in no folder of a class")
+        for entry in _entries(folder)
+        if entry.name not in known or not _is_folder(entry)
     ]
-
-
-def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
-    """The mode, 'L' or 'RGB', and the size (width, height) that all files share."""
-    mode, size = "L", None
-    for file in files:
-        with opened_image(file) as image:
-            if size is not None and image.size != size:
-                raise Mistake(
-                    f"all images must have one size, {size[0]}×{size[1]} (width×height) so far, "
-                    f"got {image.size[0]}×{image.size[1]} in {file}; resize them"
-                )
-            size = image.size
-            mode = mode if image.mode == "L" else "RGB"
-    return mode, size or (0, 0)
-
-
-@contextmanager
-def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
-    """Open an image: its header is decoded and checked, its pixels are not."""
-    from PIL import Image
-
-    with opened(file, limit=_LARGEST_FILE) as stream:
-        try:
-            image = Image.open(stream, formats=("PNG", "JPEG"))
-        except Image.DecompressionBombError as error:
-            raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
-        except (OSError, SyntaxError, ValueError) as error:
-            raise Mistake(f"{file} must be a PNG or JPEG image: {_reason(error)}") from error
-        image.filename = str(file)
-        _check_image(image)
-        with _LARGE_IMAGES if image.width * image.height > _LARGE_IMAGE else nullcontext():
-            yield image
-
-
-def _check_image(image: "ImageFile.ImageFile") -> None:
-    file = os.fsdecode(image.filename)
-    if image.width * image.height > LARGEST_IMAGE:
-        size = f"{image.width}×{image.height}"
-        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {size}")
-    if image.mode not in _EIGHT_BIT_MODES:
-        raise Mistake(f"{file} must have 8 bits per channel, got mode {image.mode!r}; convert it")
-    if image.format == "PNG" and getattr(image, "is_animated", False):
-        raise Mistake(f"{file} must be one image, got an animation; save one frame")
-
-
-def _reason(error: Exception) -> str:
-    """Pillow's message without the name of its stream."""
-    return str(error).partition(" <_io.")[0]
-
-
-def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
-    """Read the pixels of an image, in mode 'L' or 'RGB'."""
-    file = os.fsdecode(image.filename)
-    if (scans := _scans(image)) > _MAX_SCANS:
-        raise Mistake(f"{file} must have at most {_MAX_SCANS} scans, got {scans:,}; save it again")
-    try:
-        return image.convert(mode)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise Mistake(f"{file} must be a whole PNG or JPEG image: {error}") from error
-
-
-def _scans(image: "ImageFile.ImageFile") -> int:
-    """The number of scans of a JPEG."""
-    if image.format == "PNG" or image.fp is None:
-        return 0
-    image.fp.seek(0)  # Pillow itself seeks to the pixels
-    return image.fp.read(_LARGEST_FILE).count(b"\xff\xda")
-
-
-def read_image(file: Path, *, channels: int) -> np.ndarray:
-    """One file as (channels, height, width) uint8; one channel is grey, three are RGB."""
-    with opened_image(file) as image:
-        pixels = np.asarray(whole_image(image, "L" if channels == 1 else "RGB"))
-    return pixels.reshape(*pixels.shape[:2], -1).transpose(2, 0, 1)

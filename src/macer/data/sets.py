@@ -1,6 +1,9 @@
 """The table of data sets, and how a split is loaded by its data set's name."""
 
 import os
+import re
+from dataclasses import replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -8,13 +11,18 @@ from typing import NamedTuple
 from macer.data.data_set import DataSet, Layout
 from macer.data.formats import read_cifar10_binary, read_cifar10_python, read_idx
 from macer.data.image_files import SIDE, read_image_files
-from macer.data.image_folder import read_image_folder
+from macer.data.photograph import Size
+from macer.data.photographs import Rules, read_photographs
 from macer.data.split import SPLITS, Split
 from macer.data.svhn import read_svhn
 from macer.errors import Mistake
 from macer.system.typed import require_type
+from macer.system.user_code import names_a_function, nearest
 
-__all__ = ["DATASETS", "Location", "Split", "classes_of", "data_folder", "load", "located"]
+__all__ = ["DATASETS", "Location", "Rules", "Split", "classes_of", "data_folder", "load", "located"]
+
+FOLDER = "folder"
+_LARGEST_SIDE = 1024
 
 _DIGITS = tuple("0123456789")
 _IDX_TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
@@ -138,17 +146,67 @@ DATASETS: dict[str, DataSet] = {
         classes=(),
         mean=None,
         std=None,
-        layouts=(Layout((".",), ("train",), ("test",), read_image_folder),),
-        source="your own images: train/CLASS/*.png or *.jpg, and test/CLASS/* likewise",
+        layouts=(Layout((".",), ("train",), ("test",), read_photographs, test_instead=("val",)),),
+        source="your own images: train/CLASS/*, and test/CLASS/* or val/CLASS/*",
         licence="your own",
     ),
 }
 
 
-def _data_set(name: str) -> DataSet:
-    if not isinstance(name, str) or name not in DATASETS:
-        raise Mistake(f"unknown data set {name!r}; choose from {', '.join(sorted(DATASETS))}")
-    return DATASETS[name]
+def _data_set(name: str, rules: Rules = Rules()) -> DataSet:  # noqa: B008  immutable
+    plain = _plain(name)
+    if plain != FOLDER:
+        return DATASETS[sized(name, None)]
+    [layout] = DATASETS[plain].layouts
+    reader = partial(read_photographs, size=size_of(name), rules=rules)
+    return replace(DATASETS[plain], name=name, layouts=(layout._replace(reader=reader),))
+
+
+def _plain(name: str) -> str:
+    """The name of a data set without a size; an unknown one is refused."""
+    plain = name.partition("@")[0] if isinstance(name, str) else ""
+    if plain not in DATASETS:
+        raise Mistake(
+            f"unknown data set {name!r}{nearest(str(name), DATASETS)}; choose from "
+            f"{', '.join(sorted(DATASETS))}, "
+            "or name a function of your own as package.module:function"
+        )
+    return plain
+
+
+def sized(name: str, size: str | None) -> str:
+    """The name of a folder of photographs at a size, such as folder@64; other names stay.
+
+    Args:
+        size: N, or HEIGHTxWIDTH; None leaves the name as it is.
+    """
+    plain = name if names_a_function(name) else _plain(name)
+    given = name.removeprefix(plain).removeprefix("@")
+    if size is None and plain == name:
+        return name
+    if plain != FOLDER:
+        raise Mistake(
+            f"size must be left out with {plain}, whose images have a size of their own, "
+            f"got {size or given}"
+        )
+    height, width = _size(size if size is not None else given)
+    return f"{FOLDER}@{height}" if height == width else f"{FOLDER}@{height}x{width}"
+
+
+def size_of(name: str) -> Size | None:
+    """The size, (height, width), that a folder's name has; None if it has none."""
+    plain, at, given = name.partition("@")
+    return _size(given) if at and plain == FOLDER else None
+
+
+def _size(text: str) -> Size:
+    match = re.fullmatch(r"([0-9]{1,4})(?:x([0-9]{1,4}))?", text)
+    height, width = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not (1 <= height <= _LARGEST_SIDE and 1 <= width <= _LARGEST_SIDE):
+        raise Mistake(
+            f"size must be N or HEIGHTxWIDTH, each from 1 to {_LARGEST_SIDE}, got {text!r}"
+        )
+    return height, width
 
 
 def data_folder(flag: Path | str | None) -> Path:
@@ -157,9 +215,27 @@ def data_folder(flag: Path | str | None) -> Path:
     return Path(flag if flag is not None else os.environ.get("MACER_DATA") or "data")
 
 
-def load(name: str, split: str, folder: Path | str | None = None) -> Split:
-    """Read one split, 'train' or 'test', of the data set with this name."""
-    return _data_set(name).read(data_folder(folder), split)
+def load(
+    name: str,
+    split: str,
+    folder: Path | str | None = None,
+    *,
+    rules: Rules = Rules(),  # noqa: B008  immutable
+    home: str | None = None,
+) -> Split:
+    """Read one split, 'train' or 'test', of the data set with this name.
+
+    Args:
+        name: a key of DATASETS; folder@64 or folder@48x64 for photographs fitted to a size; or
+            package.module:function, see `macer.data.own_set`.
+        rules: for a folder of photographs.
+        home: the folder of the function's module; by default the current one is searched first.
+    """
+    if isinstance(name, str) and names_a_function(name):
+        from macer.data.own_set import read_own
+
+        return read_own(name, split, home)
+    return _data_set(name, rules).read(data_folder(folder), split)
 
 
 def classes_of(name: str, folder: Path | str | None = None) -> tuple[str, ...]:

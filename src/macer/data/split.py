@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from macer.data.account import Account
+
 SPLITS = ("train", "test")
 ARRAYS = "arrays"  # the name of a data set that a caller passes as arrays
 
@@ -32,11 +34,17 @@ class Split:
         images: (images, channels, height, width) uint8, contiguous; or the files that hold them
         labels: (images,) int64
         dataset: the name of their data set
+        classes: the names of the classes by label, if they are known
+        files: the name of each image's file, for a folder of photographs
+        account: what was read and what was not, for a folder of photographs
     """
 
     images: Images
     labels: np.ndarray
     dataset: str = ARRAYS
+    classes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    account: Account | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.images, self.labels))
@@ -44,4 +52,10 @@ class Split:
     def part(self, start: int, stop: int | None = None) -> "Split":
         """The images start … stop − 1 with their labels."""
         rows = slice(start, stop)
-        return replace(self, images=self.images[rows], labels=self.labels[rows])
+        files = self.files[rows]
+        return replace(self, images=self.images[rows], labels=self.labels[rows], files=files)
+
+    def image(self, idx: int) -> str:
+        """An image as messages name it: by its number, and by its file if it has one."""
+        known = f" ({self.files[idx]})" if 0 <= idx < len(self.files) else ""
+        return f"image {idx}{known}"

@@ -12,15 +12,17 @@ from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.settings import check_settings
 from macer.certification.target import trained_target
 from macer.data.selection import Selection
-from macer.data.sets import Split, classes_of, load
+from macer.data.sets import Rules, Split, load
 from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import CertificateLog, read_log, select
 from macer.report.scores import Difference, Floats, average_certified_radius, error_of_mean
-from macer.report.tables import images_of_log, setting, signed_with_error, thousands, with_error
+from macer.report.tables import images_of_log
+from macer.report.texts import setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
-from macer.runs.run import Run, load_model
+from macer.runs.run import Run
+from macer.runs.trained_model import load_model
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
 from macer.training.loop import train
@@ -71,6 +73,7 @@ def compare(
     device: torch.device,
     held_out: int = 0,
     code: Collection[str] = (),
+    rules: Rules = Rules(),  # noqa: B008  immutable
 ) -> list[Entry]:
     """Train each recipe with seeds 0, 1 …, certify each model, and return an entry per recipe.
 
@@ -81,6 +84,7 @@ def compare(
         held_out: keep at least this many of the last training images out of every training, and
             certify them.
         code: modules that the files of teachers may name, see `load_model`.
+        rules: for a folder of photographs.
     """
     if held_out < 0:
         raise Mistake(f"held_out must be at least 0, got {held_out}")
@@ -95,8 +99,8 @@ def compare(
     }
     for recipe in recipes.values():
         check_settings(sigma=recipe.sigma, n0=settings.n0, n=settings.n, alpha=settings.alpha)
-    training, classes = load(dataset, "train", data), classes_of(dataset, data)
-    split = training if held_out else load(dataset, "test", data)
+    training = load(dataset, "train", data, rules=rules)
+    split = training if held_out else load(dataset, "test", data, rules=rules)
     exam = Examination(split, images, settings, held_out=held_out)
     exam.indices()  # refuses mistakes before hours of training
     for recipe in recipes.values():
@@ -110,7 +114,7 @@ def compare(
         for recipe, folder in zip(asked, folders, strict=True):
             note(f"{name}, seed {recipe.seed}")
             train(
-                recipe, training, classes, folder,
+                recipe, training, training.classes or None, folder,
                 device=device, resume=True, validation=Validation(every=recipe.epochs), code=code,
             )  # fmt: skip
         entries[name] = Entry(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ from torch import nn
 from macer.certification.data_set import certify_data_set, plan_certification
 from macer.certification.record import Record
 from macer.certification.target import is_trained, trained_target
-from macer.data.arrays import Data, as_split
+from macer.data.arrays import Data, as_split, class_names
 from macer.data.selection import Selection
 from macer.data.sets import Split, load
 from macer.data.split import ARRAYS
 from macer.errors import Mistake
-from macer.report.log_table import LogTable, log_table
 from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.report.log_table import LogTable, log_table
+from macer.runs.data_code import data_home
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, load_model
+from macer.runs.run import Metrics, Run
+from macer.runs.trained_model import load_model
 from macer.system.user_code import nearest
 from macer.training import loop
 from macer.training.arguments import given_device
@@ -66,6 +68,7 @@ class TrainedRun(os.PathLike[str]):
     """
 
     folder: Path
+    test: Split | None = field(default=None, compare=False, repr=False)  # to certify, if given
 
     def __fspath__(self) -> str:
         return str(self.model_file)
@@ -106,7 +109,8 @@ class TrainedRun(os.PathLike[str]):
 
         Args:
             data: the test images and their labels, in any form that `macer.train` takes; by
-                default the test images of the data set that the run was trained on.
+                default those that `macer.train` was given, or the test images of the data set
+                that the run was trained on.
             start, stop, skip: the images i with start ≤ i < stop and i % skip = 0.
             out: the folder for the certificates; the run's own by default.
             code: modules that the run's model file may name, see `load_model`.
@@ -114,7 +118,7 @@ class TrainedRun(os.PathLike[str]):
         """
         recipe = _certify_recipe(settings)
         target, card = trained_target(str(self.folder), code=code)
-        split = _test_split(data, card)
+        split = self._test_split(data, card, code)
         certification = plan_certification(
             target, split, split.dataset, recipe,
             device=given_device(device), batch_size=batch_size,
@@ -124,6 +128,20 @@ class TrainedRun(os.PathLike[str]):
         contents = certify_data_set(certification, indices, folder)
         return Certified(folder, tuple(contents.records[idx] for idx in sorted(contents.records)))
 
+    def _test_split(self, data: Data | None, card: ModelCard, code: Collection[str]) -> Split:
+        """The images to certify; they must have the model's classes."""
+        if data is None and self.test is None and card.dataset == ARRAYS:
+            raise Mistake(
+                "data must be given to certify a run that was trained on arrays, got None"
+            )
+        if data is None and self.test is None:
+            home = data_home(card.dataset, self.folder, code=code, source=self.model_file)
+            return load(card.dataset, "test", home=home)
+        split = self.test if data is None else as_split(data)
+        assert split is not None
+        class_names(card.classes, split)  # refuses labels beyond the classes
+        return split
+
 
 def train(
     recipe: TrainRecipe | str,
@@ -131,7 +149,9 @@ def train(
     classes: Sequence[str] | None = None,
     folder: Path | str | None = None,
     *,
+    test: Data | None = None,
     device: torch.device | str = "cpu",
+    init: Path | str | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
@@ -140,10 +160,10 @@ def train(
 ) -> TrainedRun:
     """Train a model and return its run; see `macer.training.loop.train` for the arguments."""
     model = loop.train(
-        recipe, data, classes, folder, device=device, resume=resume,
+        recipe, data, classes, folder, test=test, device=device, init=init, resume=resume,
         checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch, code=code,
     )  # fmt: skip
-    return TrainedRun(model.parent)
+    return TrainedRun(model.parent, None if test is None else as_split(test))
 
 
 def open_run(folder: Path | str) -> TrainedRun:
@@ -183,15 +203,3 @@ def _certify_recipe(settings: dict[str, Any]) -> CertifyRecipe:
                 f"unknown setting {name!r}{nearest(name, known)}; choose from {', '.join(known)}"
             )
     return CertifyRecipe(**settings)
-
-
-def _test_split(data: Data | None, card: ModelCard) -> Split:
-    """The images to certify; those of arrays must have the model's classes."""
-    if data is None and card.dataset == ARRAYS:
-        raise Mistake("data must be given to certify a run that was trained on arrays, got None")
-    split = load(card.dataset, "test") if data is None else as_split(data)
-    if (most := int(split.labels.max(initial=0))) >= len(card.classes):
-        raise Mistake(
-            f"labels must be below {len(card.classes)}, the model's number of classes, got {most}"
-        )
-    return split

@@ -24,7 +24,7 @@ MARKERS = "osD^vPX*"
 
 
 def plot(item: Item, entries: Sequence[Reproduction], path: Path) -> None:
-    """Draw a figure into a PNG or PDF file, a panel for each group of rows."""
+    """Draw a figure into a PNG, PDF or SVG file, a panel for each group of rows."""
     assert item.panels
     if item.soft_betas:
         entries = _with_soft(item, entries)

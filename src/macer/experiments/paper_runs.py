@@ -102,12 +102,24 @@ def reproduce(
         dataset: _examination(dataset, images(dataset), settings, item.soft_betas, data)
         for dataset in dict.fromkeys(recipe.dataset for recipe in recipes.values())
     }
+    note(_extent(recipes, exams))
     training = cache(lambda dataset: _training(dataset, data))
     for run, recipe in recipes.items():
         note(f"{run}: {recipe.epochs} epochs")
         split, classes = training(recipe.dataset)
         train(recipe, split, classes, runs / run, device=device, resume=True)
         certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
+
+
+def _extent(recipes: Mapping[str, TrainRecipe], exams: Mapping[str, Examination]) -> str:
+    """How much there is to do, if nothing of it is done yet."""
+    counts = {dataset: len(exam.indices()) for dataset, exam in exams.items()}
+    images = sum(counts[recipe.dataset] for recipe in recipes.values())
+    epochs = sum(recipe.epochs for recipe in recipes.values())
+    return (
+        f"{len(recipes)} models: {epochs:,} epochs of training, then {images:,} images to certify; "
+        "`macer plan --train RECIPE` says how long one takes"
+    )
 
 
 def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:

@@ -9,7 +9,8 @@ from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.report.curves import conditions
 from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.report.tables import ScoreRow, radius_text, setting, tabulate, with_error
+from macer.report.tables import ScoreRow, tabulate
+from macer.report.texts import radius_text, setting, with_error
 from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with

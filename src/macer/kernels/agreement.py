@@ -1,11 +1,19 @@
-"""Whether two networks are the same function up to rounding, tried on a few images."""
+"""What a network returns, and whether two networks are the same function up to rounding."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 FEW = 8  # images to try a network on
+
+
+def logits_of(output: Any) -> Any:
+    """A network's answer, or its `.logits`, which the models of some libraries return it in."""
+    if isinstance(output, Tensor | fx.Proxy):  # a symbol has every attribute
+        return output
+    return getattr(output, "logits", output)
 
 
 def few_images(shape: Sequence[int], *, seed: int) -> Tensor:
@@ -25,12 +33,13 @@ def agree(a: nn.Module, b: nn.Module, shape: tuple[int, int, int], *, tolerance:
         logits = _logits(a, images)
         try:
             others = _logits(b, images)
-        except RuntimeError:  # a library may lack a kernel for this shape
+        # A library may lack a kernel for this shape; a trace may return a plain dictionary.
+        except (RuntimeError, AttributeError):
             return False
     same_shape = logits.shape == others.shape
     return same_shape and bool((logits - others).norm() <= tolerance * logits.norm())
 
 
 def _logits(model: nn.Module, images: Tensor) -> Tensor:
-    logits: Tensor = model(images.contiguous(memory_format=torch.channels_last))
+    logits: Tensor = logits_of(model(images.contiguous(memory_format=torch.channels_last)))
     return logits.double()

@@ -54,6 +54,9 @@ def tensors_of(model: nn.Module) -> Iterator[Tensor]:
         for value in _leaves(list(vars(part).values())):
             if isinstance(value, Tensor):
                 yield value
+        if isinstance(part, torch.jit.ScriptModule):  # it keeps them elsewhere
+            yield from part.parameters(recurse=False)
+            yield from part.buffers(recurse=False)
 
 
 def _leaves(values: Any) -> Iterator[Any]:

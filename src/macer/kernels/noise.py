@@ -134,7 +134,7 @@ class GpuNoise:
     def __init__(
         self, pixels: Tensor, seed: int, purpose: int, table: Table | None, *, rows: int
     ) -> None:
-        self.pixels = pixels  # (images, height, width, channels): uint8 if exact, else float32
+        self.pixels = pixels  # (images, …), contiguous: uint8 if exact, else float32
         self.rows = rows  # copies per chunk
         device = pixels.device
         self.key = torch.tensor([seed, purpose], dtype=torch.int64, device=device)
@@ -144,7 +144,7 @@ class GpuNoise:
             self.floats = torch.from_numpy(table.floats).to(device)
 
     def fill(self, out: Tensor, chunks: Tensor, sigma: float) -> Tensor:
-        """Fill the first chunks of `out` (rows, height, width, channels); 1 for undecided rows.
+        """Fill the first chunks of `out` (rows, …), contiguous; 1 for undecided rows.
 
         Args:
             chunks: (3, chunks) int64: position of the image, number of the chunk, image's number.

@@ -1,4 +1,4 @@
-"""Algorithm 1 and nine other losses, one file each; LOSSES has them by their names."""
+"""Algorithm 1 and ten other losses, one file each; LOSSES has them by their names."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -7,6 +7,7 @@ from macer.errors import Mistake
 from macer.losses.batch import Batch
 from macer.losses.catrs import catrs
 from macer.losses.consistency import consistency
+from macer.losses.denoising import denoising
 from macer.losses.gaussian import gaussian
 from macer.losses.macer import macer, macer_loss
 from macer.losses.macer_consistency import macer_consistency
@@ -31,6 +32,7 @@ LOSSES: dict[str, Objective] = {
     "smoothmix": Objective(smoothmix, smoothmix_phase),
     "catrs": Objective(catrs),
     "sun": Objective(sun, sun_phase),
+    "denoising": Objective(denoising),
 }
 
 __all__ = ["LOSSES", "Batch", "Objective", "completed", "find_objective", "macer_loss"]

@@ -10,6 +10,7 @@ from macer.losses.batch import Batch, at_least_float32
 from macer.losses.gaussian import gaussian_losses
 from macer.smoothing.radius import certified_radius
 from macer.system.ranges import NonNegative, Positive
+from macer.system.typed import require_type
 
 CrossEntropy = Literal["smoothed", "copies"]
 
@@ -66,6 +67,8 @@ def macer_loss(
         logits: (images, k, classes), the network's outputs on k noisy copies of each image.
         labels: (images,) int64.
     """
+    for name, value in (("logits", logits), ("labels", labels)):
+        require_type(name, value, Tensor, "a tensor", "convert it with torch.as_tensor")
     return macer_losses(logits, labels, sigma=sigma, lam=lam, gamma=gamma, beta=beta).mean()
 
 

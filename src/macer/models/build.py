@@ -8,11 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.kernels.agreement import logits_of
+from macer.models.denoisers import with_denoiser
 from macer.models.networks import MODELS, Normalize
 from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 
 Shape = tuple[int, int, int]
+
+
+class Logits(nn.Sequential):
+    """Layers in sequence, the last of which returns an object with `.logits`."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The logits (images, classes) alone."""
+        logits: Tensor = logits_of(super().forward(images))  # type: ignore[no-untyped-call]
+        return logits
 
 
 def build_model(
@@ -22,6 +33,7 @@ def build_model(
     shape: Shape,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    denoiser: str = "none",
     folder: str | None = None,
 ) -> nn.Sequential:
     """Normalisation and network on the CPU, tried once on black images of the given shape.
@@ -34,6 +46,7 @@ def build_model(
         shape: (channels, height, width)
         mean: (channels,), 0 by default
         std: (channels,), 1 by default
+        denoiser: a key of `DENOISERS`, for a network that stands between the two.
         folder: where the function's module is; by default the current folder is searched first.
     """
     channels = shape[0]
@@ -50,9 +63,10 @@ def build_model(
         )
     else:
         network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
-    model = nn.Sequential(normalize, network).cpu()
-    _check_logits(name, _logits_of_black_images(name, model, shape), num_classes)
-    return model
+    model = nn.Sequential(normalize, with_denoiser(denoiser, network, channels)).cpu()
+    output = _output_of_black_images(name, model, shape)
+    _check_logits(name, logits_of(output), num_classes)
+    return model if isinstance(output, Tensor) else Logits(*model)
 
 
 def _per_channel(
@@ -100,7 +114,7 @@ def _accepted(
     return {key: value for key, value in arguments.items() if key in names}
 
 
-def _logits_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
+def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
     """Run the model once in eval mode; modes, statistics and the generator stay as they were."""
     modes = [(module, module.training) for module in model.modules()]
     try:

@@ -2,7 +2,7 @@
 
 import copy
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,7 +27,12 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def for_inference(
-    model: nn.Module, *, shape: tuple[int, int, int], precision: str, device: torch.device
+    model: nn.Module,
+    *,
+    shape: tuple[int, int, int],
+    precision: str,
+    device: torch.device,
+    progress: Callable[[int], None] | None = None,
 ) -> nn.Module:
     """A copy of the model in eval mode that computes the same function faster.
 
@@ -40,11 +45,12 @@ def for_inference(
     Args:
         shape: (channels, height, width)
         precision: "fp32" or "bf16".
+        progress: called with 1 after each call by which the model is tried, see `check_calls`.
     """
     check_model(model)
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
-    prepared = _folded(_copied(model).eval().cpu().float(), shape)
+    prepared = _folded(_copied(model).eval().cpu().float(), shape, progress)
     fuses = device.type == "cuda" and precision == "bf16"
     if fuses and isinstance(prepared, fx.GraphModule):
         prepared = padded(prepared, shape)
@@ -54,7 +60,9 @@ def for_inference(
         _end_in_float(prepared)
     if fuses and isinstance(prepared, fx.GraphModule):
         prepared = fused(prepared, shape)
-    return prepared.requires_grad_(False)
+    for parameter in prepared.parameters():
+        parameter.requires_grad_(False)
+    return prepared
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
@@ -64,6 +72,7 @@ def resolve_precision(precision: str, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
+@torch.no_grad()  # a module of TorchScript is copied by functions that would be differentiated
 def _copied(model: nn.Module) -> nn.Module:
     """A copy of the model; the two share what cannot be copied, such as a session or a lock."""
     try:
@@ -93,14 +102,16 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
-def _folded(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
+def _folded(
+    model: nn.Module, shape: tuple[int, int, int], progress: Callable[[int], None] | None
+) -> nn.Module:
     """The model with batch-norm folded, or itself where that is not the same function."""
     if has_hooks(model):  # a trace would not run them
         return model
     model, images = _unwrapped(model), few_images(shape, seed=0)
     if not made_of_torch(model, images[:2]):
         return model
-    check_calls(model, images)
+    check_calls(model, images, progress)
     try:
         graph = fx.symbolic_trace(copy.deepcopy(model))
     except Exception:  # whatever the user's code raises on a symbol

@@ -16,7 +16,7 @@ def network_dtype(model: nn.Module) -> torch.dtype:
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
     """Put the models into eval mode; afterwards each of their parts gets its own mode back."""
-    training = [part for model in models for part in model.modules() if part.training]
+    training = [part for model in models for part in model.modules() if _trains(part)]
     for model in models:
         model.eval()
     try:
@@ -24,6 +24,11 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
+
+
+def _trains(part: nn.Module) -> bool:
+    """Whether a part is in training mode; a frozen part of TorchScript has no mode."""
+    return getattr(part, "training", False)
 
 
 def has_hooks(model: nn.Module) -> bool:

@@ -1,7 +1,8 @@
 """The networks, by name in `MODELS`; normalisation is the first layer of every model.
 
 Parameter names and shapes are those of published checkpoints: `resnet50` has torchvision's,
-`resnet20` and `resnet110` have those of the code of [Cohen+19], `lenet` that of [Zhai+20].
+`resnet20` and `resnet110` have those of the code of [Cohen+19], `lenet` that of [Zhai+20],
+`resnet20a` those of the usual CIFAR-10 ResNets with shortcuts of option A.
 
 [Cohen+19]  Certified Adversarial Robustness via Randomized Smoothing. ICML 2019.
 [He+15]     Delving Deep into Rectifiers. ICCV 2015.
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from macer.errors import Mistake
+from macer.models.mobilenet import mobilenetv2, mobilenetv2_same
 
 
 class Normalize(nn.Module):
@@ -88,18 +90,39 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
+class PaddedShortcut(nn.Module):
+    """Every second pixel, between channels of zeros. [He+16, §3.3, option A]"""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.zeros = (outputs - inputs) // 2  # channels before and after
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images of half the size with more channels."""
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.zeros, self.zeros))
+
+
+def _padded_shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    return nn.Identity() if stride == 1 else PaddedShortcut(inputs, outputs)
+
+
+Shortcut = Callable[[int, int, int], nn.Module]
+
+
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions beside a shortcut. [He+16, fig. 5 left]"""
 
     expansion: ClassVar[int] = 1
 
-    def __init__(self, inputs: int, width: int, *, stride: int) -> None:
+    def __init__(
+        self, inputs: int, width: int, *, stride: int, shortcut: Shortcut = _shortcut
+    ) -> None:
         super().__init__()
         self.conv1 = _conv(inputs, width, 3, stride)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = _conv(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
-        self.downsample = _shortcut(inputs, width, stride)
+        self.downsample = shortcut(inputs, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """ReLU of the residual plus the shortcut."""
@@ -133,6 +156,13 @@ class Bottleneck(nn.Module):
         residual = F.relu(self.bn2(self.conv2(residual)))
         residual = self.bn3(self.conv3(residual))
         return F.relu(residual + self.downsample(x))
+
+
+class PaddedBlock(BasicBlock):
+    """Two 3×3 convolutions beside a shortcut without weights. [He+16, §4.2]"""
+
+    def __init__(self, inputs: int, width: int, *, stride: int) -> None:
+        super().__init__(inputs, width, stride=stride, shortcut=_padded_shortcut)
 
 
 Block = type[BasicBlock] | type[Bottleneck]
@@ -171,6 +201,7 @@ def resnet(
     num_classes: int,
     channels: int,
     stem: Stem = "small",
+    last: str = "fc",
 ) -> nn.Sequential:
     """A residual network as a sequence of named layers. [He+16]
 
@@ -178,6 +209,7 @@ def resnet(
         blocks: the number of blocks in each stage; each stage but the first halves the image and
             doubles the width.
         width: channels of the stem and of the first stage.
+        last: name of the layer of classes.
     """
     layers = _stem(stem, channels, width)
     inputs = width
@@ -186,7 +218,7 @@ def resnet(
         layers[f"layer{i + 1}"] = _stage(block, inputs, stage_width, blocks=count, stride=stride)
         inputs = stage_width * block.expansion
     layers |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
-    layers["fc"] = nn.Linear(inputs, num_classes)
+    layers[last] = nn.Linear(inputs, num_classes)
     network = nn.Sequential(OrderedDict(layers))
     _he_initialise(network)
     return network
@@ -209,6 +241,14 @@ def resnet20(*, num_classes: int, channels: int) -> nn.Module:
     return resnet(
         BasicBlock, blocks=(3, 3, 3), width=16, num_classes=num_classes, channels=channels
     )
+
+
+def resnet20a(*, num_classes: int, channels: int) -> nn.Module:
+    """ResNet-20 with shortcuts without weights, as published for CIFAR-10. [He+16, §4.2]"""
+    return resnet(
+        PaddedBlock, blocks=(3, 3, 3), width=16, num_classes=num_classes, channels=channels,
+        last="linear",
+    )  # fmt: skip
 
 
 def resnet110(*, num_classes: int, channels: int) -> nn.Module:
@@ -273,8 +313,11 @@ def small12(*, num_classes: int, channels: int) -> nn.Module:
 # table. The function takes num_classes and channels and returns logits (images, num_classes).
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "lenet": lenet,
+    "mobilenetv2": mobilenetv2,
+    "mobilenetv2-same": mobilenetv2_same,
     "resnet18": resnet18,
     "resnet20": resnet20,
+    "resnet20a": resnet20a,
     "resnet50": resnet50,
     "resnet110": resnet110,
     "small12": small12,

@@ -36,13 +36,15 @@ CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 CIFAR100_MEAN, CIFAR100_STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-# Constants of public code: [Cohen+19], for CIFAR-100 [Jeong+23]; centred: a version of [Salman+19].
+# Constants of public code: [Cohen+19], for ImageNet torchvision's too, for CIFAR-100 [Jeong+23];
+# centred: a version of [Salman+19].
 NORMALISATIONS = {
     "cohen-cifar10": Normalisation(CIFAR10_MEAN, CIFAR10_STD),
     "cohen-imagenet": Normalisation(IMAGENET_MEAN, IMAGENET_STD),
     "jeong-cifar100": Normalisation(CIFAR100_MEAN, CIFAR100_STD),
     "centred-cifar10": Normalisation(CIFAR10_MEAN, NO_STD),
     "centred-imagenet": Normalisation(IMAGENET_MEAN, NO_STD),
+    "imagenet": Normalisation(IMAGENET_MEAN, IMAGENET_STD),
 }
 
 
@@ -51,16 +53,17 @@ def no_normalisation(channels: int) -> Normalisation:
     return Normalisation((0.0,) * channels, (1.0,) * channels)
 
 
-def named_normalisation(name: str, channels: int) -> Normalisation:
+def named_normalisation(name: str, channels: int, *, also: str = "") -> Normalisation:
     """The normalisation that a user names: none, a key of NORMALISATIONS, or MEAN/STD in numbers.
 
     Args:
+        also: another name that the caller knows, for messages.
         name: numbers are separated by commas, as in 0.49,0.48,0.45/0.2,0.2,0.2; a single number
             is for every channel, as in 0.5/0.25.
     """
     if name == "none":
         return no_normalisation(channels)
-    chosen = NORMALISATIONS.get(name) or _numbers(name)
+    chosen = NORMALISATIONS.get(name) or _numbers(name, [*filter(None, ["none", also])])
     mean, std = (_per_channel(values, channels) for values in chosen)
     if not len(mean) == len(std) == channels:
         raise Mistake(
@@ -70,15 +73,16 @@ def named_normalisation(name: str, channels: int) -> Normalisation:
     return Normalisation(mean, std)
 
 
-def _numbers(name: str) -> Normalisation:
+def _numbers(name: str, others: list[str]) -> Normalisation:
     mean, slash, std = name.partition("/")
     try:
         return Normalisation(*(tuple(map(float, part.split(","))) for part in (mean, std)))
     except ValueError:
-        guess = "" if slash else nearest(name, NORMALISATIONS)
+        known = [*others, *NORMALISATIONS]
+        guess = "" if slash else nearest(name, known)
         raise Mistake(
             f"unknown normalisation {name!r}{guess}; "
-            f"choose from none, {', '.join(NORMALISATIONS)}, MEAN/STD in numbers"
+            f"choose from {', '.join(known)}, MEAN/STD in numbers"
         ) from None
 
 
@@ -110,17 +114,45 @@ def find_normalisation(
         return normalisation
     if asked is not None:
         return named_normalisation(asked, channels)
+    _check_unnormalised(weights, placement, name, _choices(channels))
+    return no_normalisation(channels)
+
+
+def check_normalisation(
+    weights: Weights, placement: Placement, name: str, *, given: Normalisation, asked: str
+) -> None:
+    """Refuse to go on with a network's weights behind another normalisation than their own.
+
+    Args:
+        given: what stands before the network now.
+        asked: how the user calls it; "none" may be a default, 0/1 is not.
+    """
+    channels = len(given.mean)
+    if placement.constants:
+        own = _from_file(weights, placement, channels)
+        same = torch.equal(*(torch.tensor(values, dtype=torch.float32) for values in (own, given)))
+        if not same:
+            typed = "/".join(",".join(f"{value:.9g}" for value in values) for values in own)
+            raise Mistake(
+                f"normalise must be that of {weights.path}, got {asked}; add --normalise {typed}"
+            )
+    elif asked == "none":
+        choices = _choices(channels).replace("none", "0/1 for none", 1)
+        _check_unnormalised(weights, placement, name, choices)
+
+
+def _check_unnormalised(weights: Weights, placement: Placement, name: str, choices: str) -> None:
+    """Refuse a file that may lack a normalisation; of another, say that it shows none."""
     if placement.may_lack_normalisation:
         raise Mistake(
             f"normalise must be given: {weights.path} holds {name} inside another module, at "
             f"{placement.prefix!r}, which may normalise by constants that the file lacks; add "
-            f"--normalise, choose from {_choices(channels)}"
+            f"--normalise, choose from {choices}"
         )
     note(
         f"{weights.path} shows nothing before {name}: images go in as they are, in [0, 1]; "
         "if they were normalised in training, add --normalise"
     )
-    return no_normalisation(channels)
 
 
 def _from_file(weights: Weights, placement: Placement, channels: int) -> Normalisation:

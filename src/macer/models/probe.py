@@ -1,9 +1,12 @@
 """Refuse models that are no classifiers, or whose logits for the same image differ."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.kernels.agreement import logits_of
 
 CALLS = 9  # with the same images, before a network is traced
 
@@ -14,8 +17,14 @@ def in_parts(network: nn.Module, batch: Tensor, rows: int) -> Tensor:
 
 
 def _logits(network: nn.Module, batch: Tensor) -> Tensor:
-    """A network's output, which must be logits."""
-    output: object = network(batch)
+    """A network's output, or its `.logits`, which must be logits."""
+    try:
+        output: object = logits_of(network(batch))
+    except Mistake:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        error.add_note(f"The model was called with a batch of the shape {tuple(batch.shape)}.")
+        raise
     if not isinstance(output, Tensor):
         got = type(output).__name__
     elif output.ndim != 2 or len(output) != len(batch) or output.shape[1] < 2:
@@ -39,15 +48,22 @@ def check_model(model: object) -> None:
         )
 
 
-def check_calls(model: nn.Module, images: Tensor) -> None:
+def check_calls(
+    model: nn.Module, images: Tensor, progress: Callable[[int], None] | None = None
+) -> None:
     """Compare the logits of several calls with the same images, bit for bit.
 
     A random network must not be traced, since a trace would repeat the random choices of its call.
+
+    Args:
+        progress: called with 1 after each of CALLS calls.
     """
     with torch.inference_mode():
         first = _logits(model, images)
         for _ in range(CALLS - 1):
             require_equal(first, _logits(model, images), alone=False)
+            if progress:
+                progress(1)
 
 
 def require_equal(a: Tensor, b: Tensor, *, alone: bool, rounding: float = 0.0) -> None:

@@ -60,6 +60,7 @@ class Placement:
 
     prefix: str  # before the names of the network's tensors, such as "1."
     constants: Tensors  # "mean" and perhaps "std" of a normalisation, if the file has them
+    new: tuple[str, ...] = ()  # the network's tensors that the file did not give
 
     @property
     def may_lack_normalisation(self) -> bool:
@@ -150,8 +151,16 @@ def _without_wrappers(names: Iterable[str], owner: object) -> dict[str, str]:
     return plain
 
 
-def load_weights(network: nn.Module, weights: Weights, name: str) -> Placement:
-    """Load all weights of a network from a file, which must hold no other weights."""
+def load_weights(
+    network: nn.Module, weights: Weights, name: str, *, num_classes: int | None = None
+) -> Placement:
+    """Load all weights of a network from a file, which must hold no other weights.
+
+    Args:
+        name: the network's, for messages.
+        num_classes: of the network; if given, its layer of classes stays as it is where the
+            file's is of another number of classes.
+    """
     own = network.state_dict()
     names = _without_wrappers(own, name)
     needed = [plain for plain in names if _last_part(plain) != COUNT]
@@ -163,17 +172,32 @@ def load_weights(network: nn.Module, weights: Weights, name: str) -> Placement:
         for plain, own_name in names.items()
         if prefix + plain in weights.tensors
     }
+    new = _layer_of_classes(own, loaded, num_classes)
+    loaded = {key: tensor for key, tensor in loaded.items() if key not in new}
     others = sorted(weights.tensors.keys() - {prefix + plain for plain in names})
     constants = _constants({key: weights.tensors[key] for key in others})
     faults = [
-        _listed("lacks", [plain for plain in needed if names[plain] not in loaded]),
+        _listed("lacks", [plain for plain in needed if names[plain] not in {*loaded, *new}]),
         _listed("also has", [] if constants else others),
         _wrong_shapes(own, loaded),
     ]
     if any(faults):
         raise Mistake(_misfit(weights, name, faults))
     network.load_state_dict(loaded, strict=False)
-    return Placement(prefix, constants)
+    return Placement(prefix, constants, new)
+
+
+def _layer_of_classes(own: Tensors, loaded: Tensors, num_classes: int | None) -> tuple[str, ...]:
+    """The tensors of the one layer that differs from the file's in the number of classes alone."""
+    differing = [key for key, tensor in loaded.items() if tensor.shape != own[key].shape]
+    layers = {key.rpartition(".")[0] for key in differing}
+    if len(layers) != 1:
+        return ()
+    whole = {key for key in own if key.rpartition(".")[0] in layers}
+    ours, theirs = ({values[key].shape[:1] for key in differing} for values in (own, loaded))
+    rest_agrees = all(loaded[key].shape[1:] == own[key].shape[1:] for key in differing)
+    agree = rest_agrees and ours == {(num_classes,)} and len(theirs) == 1 and theirs != {()}
+    return tuple(differing) if agree and whole == set(differing) else ()
 
 
 def _prefix(weights: Weights, needed: Sequence[str], name: str) -> str:

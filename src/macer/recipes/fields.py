@@ -29,6 +29,7 @@ Natural = Annotated[Whole, Range(0)]
 Count = Annotated[Whole, Range(1, most=10**6)]
 Steps = Annotated[Whole, Range(0, most=10**4)]
 Seed = Annotated[Whole, Range(0, 2**63, text="in [0, 2⁶³)")]
+Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
 
 def _require(name: str, ok: bool, requirement: str, value: object) -> None:
@@ -51,11 +52,13 @@ class TrainRecipe:
     """Everything that decides the weights of a trained model, but the data's bytes."""
 
     dataset: str = "mnist-sample"
-    "Data set to train on; `macer data` lists them."
+    "Data set to train on; `macer data` lists them. Or package.module:function."
     model: str = "lenet"
     "Network: a name, or package.module:function."
-    normalise: bool = False
-    "Make the data set's mean and standard deviation the model's first layer."
+    normalise: str = "none"
+    "What stands before the network: none; data, the data set's mean and std; a name; or MEAN/STD."
+    denoiser: Literal["none", "dncnn", "dncnn-small"] = "none"
+    "Network before the model that alone is trained, to remove noise; the model's is from --init."
     loss: Annotated[Loss, Parameter(parse=False)] = MACER
     "Training objective with its settings."
 
@@ -102,6 +105,12 @@ class TrainRecipe:
     "Nesterov's form of the momentum."
     weight_decay: NonNegative = 5e-4
     "Weight decay of all parameters."
+    new_lr_factor: Positive = 1.0
+    "Factor of the learning rate of what --init did not give: a new layer of classes, a denoiser."
+    freeze: Names = ()
+    "Parts that stay as they are, such as layer1 or layer*.0, with all that is in them."
+    freeze_all_but: Names = ()
+    "The only parts that are trained, such as fc; all others stay as they are."
     clip: NonNegative = 0.0
     "Largest norm of the gradient; 0 does not clip."
     ema: Decay = 0.0
@@ -122,10 +131,14 @@ class TrainRecipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", as_loss(self.loss))
+        before = {True: "data", False: "none"}  # as recipes and runs had it before it had names
+        if isinstance(vars(self)["normalise"], bool):
+            object.__setattr__(self, "normalise", before[bool(self.normalise)])
         check_types(self, _REMEDIES)
         check_ranges(hints_of(TrainRecipe), vars(self))
         self._check_epochs()
         self._check_decays()
+        self._check_frozen()
         _require("labelled", not self.pseudo or self.labelled > 0, "> 0 with pseudo", self.labelled)
         samples = self.batch * self.k
         _require("batch · k", samples <= _MOST_SAMPLES, f"at most {_MOST_SAMPLES:,}", samples)
@@ -145,6 +158,16 @@ class TrainRecipe:
                 "lam_schedule must not be deferred without a step schedule that decays, "
                 f"got lr_schedule {self.lr_schedule} with lr_decays {list(decays)}"
             )
+
+    def _check_frozen(self) -> None:
+        """A denoiser alone is trained; its last filters begin at 0, and Muon keeps their norm."""
+        alone = not (self.freeze and self.freeze_all_but)
+        _require("freeze", alone, "left out with freeze_all_but", list(self.freeze))
+        if self.denoiser != "none":
+            both = list(self.freeze + self.freeze_all_but)
+            _require("freeze", not both, "left out with a denoiser, which alone is trained", both)
+            sgd = self.optimizer == "sgd"
+            _require("optimizer", sgd, "sgd with a denoiser", self.optimizer)
 
     def changed(self, **values: Any) -> "TrainRecipe":
         """The recipe with other values of fields; other names are settings of its loss."""
@@ -177,8 +200,10 @@ class CertifyRecipe:
     "Other samples that bound its probability."
     alpha: float = 0.001
     "Probability α that a certificate is false, for each image."
-    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] = "clopper-pearson"
-    "Hard votes by Clopper–Pearson, alone or with the runner-up's bound; or the soft classifier."
+    bound: Literal["clopper-pearson", "runner-up", "anytime", "hoeffding", "bernstein"] = (
+        "clopper-pearson"
+    )
+    "Hard votes by Clopper–Pearson, with the runner-up's bound, or at any time; or soft outputs."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."
     radius: float | None = None

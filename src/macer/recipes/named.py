@@ -1,11 +1,13 @@
 """Recipes by name: TOML files that come with the package, and those of a user."""
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,42 @@ def _walk(folder: Traversable, prefix: str = "") -> list[str]:
     return names
 
 
+def recipe_names_like(start: str) -> list[str]:
+    """The recipe of this name, or those whose names begin so; at least one, or a Mistake."""
+    names = recipe_names()
+    found = [start] if start in names else [name for name in names if name.startswith(start)]
+    if not found:
+        kinds = sorted({f"{name.partition('/')[0]}/" for name in names if "/" in name})
+        raise Mistake(
+            f"unknown recipe {start!r}{nearest(start, [*names, *kinds])}; `macer recipes` lists "
+            "them"
+        )
+    return found
+
+
+def recipe_comment(name: str) -> str:
+    """What the first lines of a recipe's file say of it, in one line."""
+    lines = takewhile(lambda line: line.startswith("#"), recipe_text(name).splitlines())
+    return " ".join(" ".join(line.lstrip("#") for line in lines).split())
+
+
+def measured_acr(name: str) -> float | None:
+    """The ACR that the first lines of a recipe's file report of a training by it."""
+    found = re.search(r"\bACR (\d+\.\d+)", recipe_comment(name))
+    return float(found[1]) if found else None
+
+
+def trained_before(name: str) -> list[str]:
+    """The recipes whose runs a recipe takes for its teachers, to be trained first."""
+    recipe = named_recipe(name)
+    runs = {f"runs/{run_name(other)}": other for other in recipe_names()}
+    teachers = (recipe.pseudo, recipe.loss.get("teacher"))
+    return [runs[teacher] for teacher in teachers if teacher in runs]
+
+
 def read_recipe(name: str) -> dict[str, Any]:
     """What a named recipe or a TOML file says, unchecked."""
-    text = _recipe_text(name)
+    text = recipe_text(name)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # of TOML, of long numbers, of deep arrays
@@ -48,13 +83,14 @@ def named_recipe(name: str, *, code: Collection[str] = ()) -> TrainRecipe:
     """A recipe that comes with the package, or that of a TOML file, unchanged.
 
     Args:
-        code: modules that the file may name for its model and its loss, besides those of macer.
+        code: modules that the file may name for its model, its data set and its loss, besides
+            those of macer.
     """
     values = read_recipe(name)
     check_fields(name, values)
     with naming(name):
         loss = as_loss(values.get("loss", MACER))
-    for function in (values.get("model"), loss.name):
+    for function in (values.get("model"), values.get("dataset"), loss.name):
         check_admitted(str(function), code, source=f"recipe {name}")
     with naming(name):
         return TrainRecipe(**values)
@@ -103,7 +139,8 @@ def run_name(recipe: str) -> str:
     return recipe.replace("/", "-") if recipe in recipe_names() else Path(recipe).stem
 
 
-def _recipe_text(name: str) -> str:
+def recipe_text(name: str) -> str:
+    """The text of a named recipe or a TOML file."""
     if name in recipe_names():
         return (RECIPES / f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)

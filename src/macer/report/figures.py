@@ -4,7 +4,7 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from macer.errors import Mistake
 from macer.system.files import check_place, write_file
@@ -20,22 +20,31 @@ STYLES = ("-", (0, (5, 1.5)), (0, (5, 1.2, 1.2, 1.2)), (0, (1.4, 1.1)))
 TEXT_COLOUR = "#262626"
 
 # Metadata with dates and versions are left out, so that the same data give the same bytes.
-_LEFT_OUT = {".png": ["Software"], ".pdf": ["CreationDate", "Creator", "Producer"]}
+_LEFT_OUT = {
+    ".png": ["Software"],
+    ".pdf": ["CreationDate", "Creator", "Producer"],
+    ".svg": ["Date", "Creator"],
+}
+# An SVG file has its text as text, and names of its parts that do not change from time to time.
+SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "macer"}
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a file that is neither PNG nor PDF by its ending, or that cannot be written."""
+    """Refuse a file that is neither PNG, PDF nor SVG by its ending, or that cannot be written."""
     if path.suffix.lower() not in _LEFT_OUT:
-        raise Mistake(f"path of a plot must end in .png or .pdf, got {str(path)!r}")
+        raise Mistake(f"path of a plot must end in .png, .pdf or .svg, got {str(path)!r}")
     check_place(path)
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
-    """Write a figure into a PNG or PDF file."""
+    """Write a figure into a PNG, PDF or SVG file."""
+    from matplotlib import rc_context
+
     check_picture(path)
     kind = path.suffix.lower()
     picture = io.BytesIO()
-    figure.savefig(picture, format=kind[1:], dpi=200, metadata=dict.fromkeys(_LEFT_OUT[kind]))
+    with rc_context(SVG):
+        figure.savefig(picture, format=kind[1:], dpi=200, metadata=dict.fromkeys(_LEFT_OUT[kind]))
     write_file(path, picture.getvalue())
 
 

@@ -19,7 +19,7 @@ from macer.report.figures import (
     save_picture,
     set_line_styles,
 )
-from macer.report.tables import setting
+from macer.report.texts import setting
 from macer.runs.run import Metrics, Run
 from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
@@ -47,6 +47,16 @@ class History:
     images: int
     votes: int | None  # for each image; None where the metrics do not say
     looks: tuple[Look, ...]
+
+
+def has_looked(folder: Path) -> bool:
+    """Whether a run has looked at held-out images."""
+    return any("validation_radius" in line for line in Run(folder).read_metrics())
+
+
+def without_looks(folder: Path) -> str:
+    """What to know of a run that is left out."""
+    return f"{folder}: left out, since it has looked at no held-out images; train with --held-out N"
 
 
 def read_history(folder: Path) -> History:
@@ -149,7 +159,7 @@ def _images_and_votes(history: History) -> str:
 
 
 def plot(histories: Sequence[History], path: Path) -> None:
-    """Draw held-out radii over epochs and over seconds into a PNG or PDF file."""
+    """Draw held-out radii over epochs and over seconds into a PNG, PDF or SVG file."""
     labels = [
         f"{one_line(history.name)}: {history.looks[-1].radius:.3f} after "
         f"{history.looks[-1].seconds:,.0f} s"

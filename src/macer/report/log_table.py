@@ -80,7 +80,5 @@ def log_table(
     for folder, log in zip(folders, logs, strict=True):
         if behind := lacking(folder, log):
             note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
-    named = [
-        select(replace(log, name=name), images) for log, name in zip(logs, names, strict=True)
-    ]
+    named = [select(replace(log, name=name), images) for log, name in zip(logs, names, strict=True)]
     return LogTable(tuple(paths), tuple(named), None if radii is None else tuple(radii))

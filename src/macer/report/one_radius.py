@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents
+from macer.report.intervals import Interval, share_intervals
 
 
 class AtRadius(NamedTuple):
@@ -15,6 +16,7 @@ class AtRadius(NamedTuple):
     correct: int  # of the robust ones
     n: int
     samples: float  # drawn per image, on average
+    interval: Interval | None  # of correct / images; None for no image
 
     def line(self) -> str:
         """The figures in words."""
@@ -32,11 +34,13 @@ def at_radius(contents: Contents) -> AtRadius:
     """The figures of a journal that asks for robustness at one radius."""
     assert contents.header.radius is not None
     records = list(contents.records.values())
+    correct = sum(record.certificate.label == record.label for record in records)
     return AtRadius(
         radius=contents.header.radius,
         images=len(records),
         robust=sum(record.certificate.label != ABSTAIN for record in records),
-        correct=sum(record.certificate.label == record.label for record in records),
+        correct=correct,
         n=contents.header.n,
         samples=sum(record.certificate.drawn for record in records) / max(len(records), 1),
+        interval=share_intervals([correct], len(records))[0] if records else None,
     )

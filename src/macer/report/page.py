@@ -5,30 +5,34 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from macer.errors import Mistake
 from macer.report.curves import conditions, draw
+from macer.report.figures import SVG
+from macer.report.intervals import ClassScore, interval_text
 from macer.report.logs import CertificateLog
 from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
-from macer.report.tables import (
-    ScoreRow,
-    cells,
+from macer.report.tables import ScoreRow, acr_text, cells, tabulate
+from macer.report.texts import (
+    accuracy_texts,
     count_text,
     images_text,
+    radius_text,
     setting,
     signed_with_error,
-    tabulate,
     thousands,
-    with_error,
 )
 from macer.system.files import write_file
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
 PLACEHOLDER = "#010203"
+
+MOST_CLASSES = 50  # in a table of classes; JSON has all
 
 
 def write_page(
@@ -67,6 +71,9 @@ def write_page(
         header=header,
         rows=rows,
         acr_column=2 + len(table.radii),
+        intervals=[_interval_cells(row, len(header)) for row in table.rows],
+        classes=[_class_table(row) for row in table.rows],
+        radii=list(map(radius_text, table.radii)),
         table=table,
         differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
         outcomes=list(zip(table.rows, map(outcomes, logs), strict=True)),
@@ -88,7 +95,7 @@ def drawing(logs: Sequence[CertificateLog]) -> str:
     width = max(float(x[-1]) for x, _ in curves)
     simple = [simplify(x, y, width / 1500, 1 / 1500) for x, y in curves]
     picture = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "macer", "path.simplify": False}):
+    with rc_context({**SVG, "path.simplify": False}):
         figure = draw(logs, simple, colour=PLACEHOLDER, titled=False)
         figure.savefig(picture, format="svg", transparent=True, metadata={"Date": None})
     return _inline(picture.getvalue())
@@ -135,16 +142,52 @@ XLINK = "http://www.w3.org/1999/xlink"
 
 
 def _headline(row: ScoreRow) -> dict[str, str]:
-    acr, error = with_error(row.acr, row.standard_error).split(" ", maxsplit=1)
+    acr, error = acr_text(row).split(" ", maxsplit=1)
     return {
         "name": row.name,
         "acr": acr,
         "error": error,
+        "interval": interval_text(row.acr_interval),
         "images": images_text(row.images, row.which, row.asked),
         "sigma": setting(row.sigma),
         "n": thousands(row.n),
         "alpha": setting(row.alpha),
     }
+
+
+def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
+    """The intervals below a row's accuracies and ACR; nothing below its other cells."""
+    known = [interval_text(interval) for interval in (*row.accuracy_intervals, row.acr_interval)]
+    return ["", "", *known, *[""] * (columns - 2 - len(known))]
+
+
+def _class_table(row: ScoreRow) -> dict[str, Any]:
+    """The classes of a log; of very many, those with the lowest ACRs."""
+    shown = row.classes
+    if len(shown) > MOST_CLASSES:
+        shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
+    rows = [
+        {
+            "name": _class_name(one),
+            "images": f"{one.images:,}",
+            "accuracies": list(
+                zip(
+                    accuracy_texts(one.accuracies),
+                    map(interval_text, one.accuracy_intervals),
+                    strict=True,
+                )
+            ),
+            "acr": f"{one.acr:.3f}",
+        }
+        for one in shown
+    ]
+    return {"name": row.name, "rows": rows, "classes": len(row.classes)}
+
+
+def _class_name(score: ClassScore) -> str:
+    """A class's number, and its name where that says more."""
+    label = f"{score.label}"
+    return label if score.name in (None, label) else f"{label} {score.name}"
 
 
 def _comparison(name: str, difference: Difference) -> dict[str, str]:

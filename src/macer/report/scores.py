@@ -11,6 +11,7 @@ from macer.errors import Mistake
 from macer.report.logs import CertificateLog, describe_images
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 def average_certified_radius(log: CertificateLog) -> float:
@@ -31,9 +32,14 @@ def certified_accuracy(log: CertificateLog, radii: ArrayLike) -> Floats:
 
     accuracy(r) = 1/m · Σ 1[predict = label and radius ≥ r]
     """
-    certified = np.sort(log.radius[log.correct])
-    below = np.searchsorted(certified, np.asarray(radii, np.float64), side="left")
-    return np.asarray((len(certified) - below) / len(log.idx), np.float64)
+    counts = certified_counts(log.radius[log.correct], radii)
+    return np.asarray(counts / len(log.idx), np.float64)
+
+
+def certified_counts(certified: Floats, radii: ArrayLike) -> NDArray[np.intp]:
+    """How many of the certified radii are at least r, for each r."""
+    below = np.searchsorted(np.sort(certified), np.asarray(radii, np.float64), side="left")
+    return np.asarray(len(certified) - below)
 
 
 class Difference(NamedTuple):
@@ -46,6 +52,13 @@ class Difference(NamedTuple):
 
 def paired_difference(a: CertificateLog, b: CertificateLog) -> Difference:
     """ACR(a) − ACR(b) over their common images, with the standard error of the paired mean."""
+    in_a, in_b = common_images(a, b)
+    gain = (a.radius * a.correct)[in_a] - (b.radius * b.correct)[in_b]
+    return Difference(float(np.mean(gain)), error_of_mean(gain), len(in_a))
+
+
+def common_images(a: CertificateLog, b: CertificateLog) -> tuple[Places, Places]:
+    """The places in two logs of the images that both have; their labels must be the same."""
     common, in_a, in_b = np.intersect1d(a.idx, b.idx, return_indices=True)
     if not len(common) or a.split != b.split:
         raise Mistake(
@@ -59,8 +72,7 @@ def paired_difference(a: CertificateLog, b: CertificateLog) -> Difference:
             f"{len(disagree):,} of {len(common):,} images, first idx {disagree[0]}: "
             "compare logs of one data set"
         )
-    gain = (a.radius * a.correct)[in_a] - (b.radius * b.correct)[in_b]
-    return Difference(float(np.mean(gain)), error_of_mean(gain), len(common))
+    return in_a, in_b
 
 
 def usual_radii(logs: Sequence[CertificateLog]) -> tuple[float, ...]:

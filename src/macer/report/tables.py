@@ -9,12 +9,21 @@ import numpy as np
 
 from macer.errors import Mistake
 from macer.report import markup
+from macer.report.intervals import (
+    INTERVALS_NOTE,
+    ClassScore,
+    Interval,
+    acr_interval,
+    class_scores,
+    interval_text,
+    share_intervals,
+)
 from macer.report.logs import CertificateLog, describe_images
 from macer.report.scores import (
     Difference,
     average_certified_radius,
     certified_accuracy,
-    given_up,
+    certified_counts,
     paired_difference,
     standard_error,
     usual_radii,
@@ -23,10 +32,22 @@ from macer.system.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+from macer.report.notes import general_notes, given_up_note, limits, trained_note
+from macer.report.texts import (
+    accuracy_texts,
+    images_text,
+    radius_text,
+    setting,
+    signed_with_error,
+    thousands,
+    with_error,
+)
 
 # The radii of tables that programs read, the same for every log. The field's σ ≤ 1 and
 # n = 100,000 certify up to 3.81.
 RADII = tuple(0.25 * i for i in range(17))
+
+USUAL_BOUND = "clopper-pearson"  # the field's; tables name the bound where a row has another
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,11 @@ class ScoreRow:
     bound: str | None
     asked: int | None  # images that were to be certified, with those of the log
     noise: str | None  # "ordinary" where it was not exact
+    rescored: str | None  # the bound and α of the journal whose counts were read anew
+    level: str | None  # "fixed" before those counts were drawn, or "chosen"
+    accuracy_intervals: tuple[Interval, ...]  # one per accuracy
+    acr_interval: Interval | None
+    classes: tuple[ClassScore, ...]
 
 
 @dataclass(frozen=True)
@@ -69,36 +95,54 @@ def tabulate(logs: Sequence[CertificateLog], radii: Sequence[float] | None = Non
         raise Mistake(f"radii must differ in six digits, got {', '.join(texts)}")
     differences, obstacles = _compare(logs)
     rows = [_row(log, radii, difference) for log, difference in zip(logs, differences, strict=True)]
-    notes = (*_notes(rows), *_limits(rows), *filter(None, map(_given_up_note, logs)), *obstacles)
+    of_logs = filter(None, [*map(trained_note, logs), *map(given_up_note, logs)])
+    notes = (*general_notes(rows), *limits(rows), *of_logs, *obstacles)
     return ScoreTable(tuple(radii), tuple(rows), notes)
 
 
-def cells(table: ScoreTable, *, compared: bool = True) -> tuple[list[str], list[list[str]]]:
-    """A table's header and rows as text, with differences if compared and there are any."""
+def cells(
+    table: ScoreTable, *, compared: bool = True, intervals: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """A table's header and rows as text, with differences if compared and there are any.
+
+    Args:
+        intervals: whether those of accuracies and ACR stand behind them.
+    """
     compared &= len(table.rows) > 1
     header = ["name", "σ", *map(radius_text, table.radii), "ACR"]
     if compared:
         header.append("ACR − first's")
     header += ["images", "n", "α"]
+    bounds = any(row.bound not in (None, USUAL_BOUND) for row in table.rows)
+    header += ["bound"] if bounds else []
     rows = []
     for row in table.rows:
-        accuracies = [f"{a:.3f}" if a else "0" for a in row.accuracies]
-        line = [row.name, setting(row.sigma), *accuracies, with_error(row.acr, row.standard_error)]
+        accuracies, acr = accuracy_texts(row.accuracies), acr_text(row)
+        if intervals:
+            ends = map(interval_text, row.accuracy_intervals)
+            accuracies = [f"{a} ({end})" for a, end in zip(accuracies, ends, strict=True)]
+            acr += f" ({interval_text(row.acr_interval)})"
+        line = [row.name, setting(row.sigma), *accuracies, acr]
         if compared:
             line.append(_difference_text(row, table.rows[0]))
         images = images_text(row.images, row.which, row.asked)
-        rows.append([*line, images, thousands(row.n), setting(row.alpha)])
+        line += [images, thousands(row.n), setting(row.alpha)]
+        rows.append([*line, setting(row.bound)] if bounds else line)
     return header, rows
 
 
-def markdown(table: ScoreTable) -> str:
+def markdown(table: ScoreTable, *, intervals: bool = False) -> str:
     """A table in Markdown, its notes below."""
-    return markup.markdown(*cells(table), table.notes)
+    return markup.markdown(*cells(table, intervals=intervals), _below(table, intervals))
 
 
-def latex(table: ScoreTable) -> str:
+def latex(table: ScoreTable, *, intervals: bool = False) -> str:
     """A table in LaTeX with booktabs' rules, its notes below."""
-    return markup.latex(*cells(table), table.notes)
+    return markup.latex(*cells(table, intervals=intervals), _below(table, intervals))
+
+
+def _below(table: ScoreTable, intervals: bool) -> tuple[str, ...]:
+    return (*table.notes, INTERVALS_NOTE) if intervals else table.notes
 
 
 def csv(table: ScoreTable) -> str:
@@ -106,41 +150,38 @@ def csv(table: ScoreTable) -> str:
     header = ["name", "sigma", *(f"certified_accuracy_{radius_text(r)}" for r in table.radii)]
     header += ["acr", "standard_error", "difference", "difference_standard_error", "common_images"]
     header += ["images", "which", "n0", "n", "alpha", "bound", "asked", "noise"]
+    header += ["rescored", "level"]
+    ends = [f"certified_accuracy_{radius_text(r)}" for r in table.radii] + ["acr"]
+    header += [f"{name}_{end}" for name in ends for end in Interval._fields]
     rows = [
         [
             *(row.name, row.sigma, *row.accuracies, row.acr, row.standard_error),
             *(row.difference or (None, None, None)),
             *(row.images, row.which, row.n0, row.n, row.alpha, row.bound, row.asked, row.noise),
+            *(row.rescored, row.level),
+            *(end for interval in row.accuracy_intervals for end in interval),
+            *(row.acr_interval or (None, None)),
         ]
         for row in table.rows
     ]
     return markup.csv(header, rows)
 
 
-def terminal(table: ScoreTable) -> "RenderableType":
+def terminal(table: ScoreTable, *, intervals: bool = False) -> "RenderableType":
     """A table for terminals: ACR and settings first, accuracies below them, then the notes."""
     from rich.console import Group
     from rich.text import Text
 
-    header, rows = cells(table)
+    from macer.report.grid import Grid
+
+    header, rows = cells(table, intervals=intervals)
     last = 2 + len(table.radii)
     accuracies = [[line[0], *line[2:last]] for line in [header, *rows]]
     others = [[*line[:2], *line[last:]] for line in [header, *rows]]
-    notes = [Text(f" {one_line(note)}", style="dim") for note in table.notes]
+    notes = [Text(f" {one_line(note)}", style="dim") for note in _below(table, intervals)]
     title = "Certified accuracy at ℓ₂ radius"
-    return Group(_grid(others, "Average certified radius"), _grid(accuracies, title), *notes)
-
-
-def images_text(count: int, which: str, asked: int | None) -> str:
-    """Which images, and how many."""
-    if f"{count:,} images within" in which:
-        return which.replace(f"{count:,} images", f"{count_text(count, asked)} images")
-    return f"{which} ({count_text(count, asked)})"
-
-
-def count_text(count: int, asked: int | None) -> str:
-    """How many images, and of how many if more were to be certified."""
-    return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
+    scores = Grid(others[0], others[1:], title="Average certified radius")
+    return Group(scores, Grid(accuracies[0], accuracies[1:], title=title), *notes)
 
 
 def images_of_log(log: CertificateLog) -> str:
@@ -153,32 +194,10 @@ def asked_images(log: CertificateLog) -> int | None:
     return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 
-def setting(value: float | str | None) -> str:
-    """A setting as text; ? where the log does not have it."""
-    if value is None:
-        return "?"
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def thousands(value: int | None) -> str:
-    """A whole number in groups of three digits; ? where the log does not have it."""
-    return "?" if value is None else f"{value:,}"
-
-
-def with_error(value: float, error: float) -> str:
-    """A value with its standard error, three decimals each."""
-    text = f"{value:.3f}".replace("-", "−")
-    return f"{text} ± {'?' if math.isnan(error) else f'{error:.3f}'}"
-
-
-def signed_with_error(value: float, error: float) -> str:
-    """A difference with its sign and its standard error."""
-    return with_error(value, error) if value < 0 else f"+{with_error(value, error)}"
-
-
-def radius_text(r: float) -> str:
-    """A radius as a column's header: two decimals, or more if it has more."""
-    return f"{r:.2f}" if round(r, 2) == r else f"{r:g}"
+def acr_text(row: ScoreRow) -> str:
+    """A row's ACR with its standard error; † where its bound or level was chosen afterwards."""
+    mark = " †" if row.level == "chosen" else ""
+    return f"{with_error(row.acr, row.standard_error)}{mark}"
 
 
 def _difference_text(row: ScoreRow, first: ScoreRow) -> str:
@@ -217,80 +236,11 @@ def _row(log: CertificateLog, radii: Sequence[float], difference: Difference | N
         bound=log.bound,
         asked=asked_images(log),
         noise=log.noise,
+        rescored=log.rescored,
+        level=log.level,
+        accuracy_intervals=share_intervals(
+            certified_counts(log.radius[log.correct], radii), len(log.idx)
+        ),
+        acr_interval=acr_interval(log),
+        classes=class_scores(log, radii),
     )
-
-
-def _notes(rows: Sequence[ScoreRow]) -> list[str]:
-    notes = [f"{_errors_note(rows)} ± is one standard error over the images."]
-    if any(row.difference for row in rows):
-        counts = {row.difference.images for row in rows if row.difference}
-        images = f"{counts.pop():,}" if len(counts) == 1 else "different numbers of"
-        notes.append(f"Differences of ACR are paired, over {images} images common with the first.")
-    differing = [
-        symbol
-        for symbol, values in (
-            ("images", {row.which for row in rows}),
-            ("n", {row.n for row in rows}),
-            ("α", {row.alpha for row in rows}),
-        )
-        if len(values) > 1
-    ]
-    if differing:
-        notes.append(
-            f"The rows differ in {' and '.join(differing)}, on which ACR depends: "
-            "do not compare their ACRs directly."
-        )
-    return notes
-
-
-def _limits(rows: Sequence[ScoreRow]) -> list[str]:
-    """What limits the certificates of a row: unfinished, or of ordinary noise."""
-    limits = [
-        f"{row.name} is not finished: {count_text(row.images, row.asked)} images are certified, "
-        "and its figures are of these alone."
-        for row in rows
-        if row.asked not in (None, row.images)
-    ]
-    if ordinary := [row.name for row in rows if row.noise == "ordinary"]:
-        whose = "" if len(ordinary) == len(rows) else f" ({', '.join(ordinary)})"
-        limits.append(
-            f"Ordinary noise{whose}: these certificates hold for real arithmetic, not for "
-            "floating point."
-        )
-    return limits
-
-
-def _errors_note(rows: Sequence[ScoreRow]) -> str:
-    cases = dict.fromkeys((row.alpha, row.images) for row in rows)
-    expected = "; ".join(
-        f"{alpha:g} · {images:,} = {alpha * images:g}"
-        for alpha, images in cases
-        if alpha is not None
-    )
-    unknown = "α is not recorded in every log" if expected else "α is not recorded here"
-    if all(alpha is not None for alpha, _ in cases):
-        unknown = ""
-    figures = "; ".join(filter(None, [expected, unknown]))
-    return f"α is per image: over m images at most αm false certificates are expected ({figures})."
-
-
-def _given_up_note(log: CertificateLog) -> str:
-    lost = [f"{c.label} ({c.correct} of {c.images:,} correct)" for c in given_up(log)]
-    if not lost:
-        return ""
-    kind = "class" if len(lost) == 1 else "classes"
-    return f"{log.name} gives up {kind} {', '.join(lost)}: its ACR may be the higher for it."
-
-
-def _grid(lines: Sequence[Sequence[str]], title: str) -> "RenderableType":
-    from rich import box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    lines = [[one_line(cell) for cell in line] for line in lines]
-    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for i, name in enumerate(lines[0]):
-        grid.add_column(Text(name), justify="right" if i else "left", overflow="fold")
-    for line in lines[1:]:
-        grid.add_row(*(Text(cell) for cell in line))
-    return grid

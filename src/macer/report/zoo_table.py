@@ -6,17 +6,10 @@ from pathlib import Path
 from macer.certification.journal import read_journal
 from macer.errors import Mistake
 from macer.report.logs import read_log
-from macer.report.tables import (
-    RADII,
-    ScoreRow,
-    images_text,
-    setting,
-    tabulate,
-    thousands,
-    with_error,
-)
+from macer.report.tables import RADII, ScoreRow, tabulate
+from macer.report.texts import images_text, setting, thousands, with_error
 from macer.runs.names import JOURNAL
-from macer.runs.run import load_model, model_file
+from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import PREFIX, shipped_certificates, zoo_names
 from macer.system.files import sha256_of_file
 

@@ -30,6 +30,11 @@ def save_checkpoint(run: Run, tensors: Tensors, state: dict[str, int]) -> None:
         old.unlink()
 
 
+def has_checkpoint(run: Run) -> bool:
+    """Whether a training has saved its state, damaged or not."""
+    return bool(_generations(run))
+
+
 def load_checkpoint(run: Run) -> tuple[Tensors, dict[str, int], list[Path]] | None:
     """The newest generation that is undamaged, and the damaged ones passed over; None if new."""
     damaged: list[Path] = []

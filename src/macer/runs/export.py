@@ -9,7 +9,7 @@ from torch import nn
 
 from macer.errors import Mistake
 from macer.runs.model_file import Tensors, model_bytes
-from macer.runs.run import load_model, model_file
+from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import in_zoo
 from macer.system.files import write_file
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +43,12 @@ class ModelCard:
     std: tuple[float, ...]
     sigma: float
     dataset: str
+    denoiser: str = "none"  # before the network; files without one do not name it
 
     def __post_init__(self) -> None:
         channels, count = self.shape[0], len(self.classes)
-        for name, text in (("architecture", self.architecture), ("dataset", self.dataset)):
-            _check_text(name, text)
+        for name in ("architecture", "dataset", "denoiser"):
+            _check_text(name, getattr(self, name))
         _require("classes", 1 <= count <= MOST_CLASSES, f"1 to {MOST_CLASSES:,} names", count)
         for text in self.classes:
             _check_text("classes", text)
@@ -62,8 +63,8 @@ class ModelCard:
     @classmethod
     def from_fields(cls, values: object) -> "ModelCard":
         """The card that `asdict` and JSON made; a Mistake says what is wrong with another."""
-        names = [field.name for field in fields(cls)]
-        if not isinstance(values, dict) or sorted(values) != sorted(names):
+        names = [field.name for field in fields(cls) if field.default is MISSING]
+        if not isinstance(values, dict) or {*values} - {"denoiser"} != {*names}:
             raise Mistake(f"its card must have the fields {', '.join(names)}")
         return cls(
             architecture=_text("architecture", values["architecture"]),
@@ -73,7 +74,16 @@ class ModelCard:
             std=tuple(_number("std", number) for number in _list("std", values["std"])),
             sigma=_number("sigma", values["sigma"]),
             dataset=_text("dataset", values["dataset"]),
+            denoiser=_text("denoiser", values.get("denoiser", "none")),
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """The card as a file has it."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if not (name == "denoiser" and value == "none")
+        }
 
     def build(self, folder: str | None = None) -> nn.Sequential:
         """The network with fresh weights.
@@ -87,6 +97,7 @@ class ModelCard:
             shape=self.shape,
             mean=self.mean,
             std=self.std,
+            denoiser=self.denoiser,
             folder=folder,
         )
 
@@ -147,7 +158,7 @@ def _sizes(value: object) -> tuple[int, int, int]:
 
 def model_bytes(tensors: Tensors, card: ModelCard) -> bytes:
     """The content of a model file."""
-    plain, fields = plain_tensors(tensors), asdict(card)
+    plain, fields = plain_tensors(tensors), card.to_dict()
     # One text: safetensors writes several in any order, and the same model is the same bytes.
     text = json.dumps({**fields, "digest": _digest(plain, fields)})
     return save_tensors(plain, {"macer": text})

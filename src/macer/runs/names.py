@@ -6,7 +6,9 @@ model.safetensors        final weights; its metadata rebuild the model
 metrics.jsonl            one line per epoch
 certificates.journal     one checksummed record per certified image
 certificates.tsv         the same as a table, derived
+rescored-BOUND-α.tsv     certificates by another bound or level, from the journal's counts
 bernstein-β/             certificates of the soft classifier at β, from the same samples
+files-test.tsv           of a folder of photographs: the file of each image (data/file_lists.py)
 held-out/                certificates of training images that the run held out
 .parts/                  certificates of processes that work together, until the end
 """
@@ -23,6 +25,17 @@ HELD_OUT = "held-out"
 PARTS = ".parts"
 
 _SOFT = "bernstein-"
+_RESCORED = "rescored-"
+
+
+def rescored_file(folder: Path, bound: str, alpha: float) -> Path:
+    """The table in a folder that has certificates by another bound or at another level."""
+    return folder / f"{_RESCORED}{bound}-{alpha}.tsv"
+
+
+def is_rescored(file: Path) -> bool:
+    """Whether a file has the name of such a table."""
+    return file.name.startswith(_RESCORED)
 
 
 def soft_folder(folder: Path, beta: float) -> Path:

@@ -1,10 +1,10 @@
 """A run is a folder: what was asked for, how far it got, and what came of it; see `names`."""
 
-import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from macer import __version__
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.recipes.older import from_flat, is_flat
-from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
-from macer.runs.names import CHECKPOINTS, MANIFEST, METRICS, MODEL
-from macer.runs.seals import ensure_key, owners_folders
-from macer.runs.zoo import check_zoo_file, in_zoo, zoo_file
+from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
+from macer.runs.seals import ensure_key
 from macer.system.commit import commit
-from macer.system.files import (
-    locked,
-    read_file,
-    read_text,
-    sync_folder,
-    write_atomically,
-)
-from macer.system.user_code import OwnModule, check_admitted, module_of, names_a_function
+from macer.system.files import locked, read_text, sync_folder, write_atomically
+from macer.system.user_code import OwnModule
 
 Metrics = dict[str, Any]
 
@@ -44,6 +35,7 @@ _ENTRIES = {
     "data_sha256": str,
     "weights_sha256": str,
     "models_sha256": dict,
+    "init": dict,
     "speed": dict,
 }
 
@@ -142,16 +134,20 @@ def open_run(
     folder: Path,
     recipe: TrainRecipe,
     data_sha256: str,
+    test_sha256: str | None = None,
     *,
     resume: bool,
     models_sha256: dict[str, str] | None = None,
+    init: dict[str, Any] | None = None,
     code: Sequence[OwnModule] = (),
     complete: Callable[[TrainRecipe], TrainRecipe] = lambda recipe: recipe,
 ) -> Run:
     """Make a new run, or continue one that was asked for with the same recipe and data.
 
     Args:
+        test_sha256: of the test images that a caller gave with the training images.
         models_sha256: of the models that the recipe's fields name, by field.
+        init: the file that the first weights came from, and which of them did not.
         code: the modules of the user's own that the recipe names.
         complete: gives a recorded recipe the settings of its loss that came after the run began.
     """
@@ -159,14 +155,17 @@ def open_run(
     run = Run(folder)
     if code:
         ensure_key()  # what cannot be sealed at the end is refused at the beginning
-    if run.manifest.exists():
+    if run.manifest.exists() and (resume or not _untrained(run)):
         if not resume:
             raise Mistake(
                 f"{folder} holds a run already; continue it with --resume or choose another --out"
             )
-        _check_same(run, recipe, inputs, complete)
+        check_same(run, recipe, inputs, complete)
     else:
-        recorded = {"code": {"modules": code}} if code else {}
+        recorded: dict[str, Any] = {"code": {"modules": code}} if code else {}
+        recorded |= {"init": init} if init else {}
+        if test_sha256 is not None:
+            recorded["test_sha256"] = test_sha256
         new_run(folder, {"recipe": recipe.to_dict(), **inputs, **recorded, "status": "training"})
     run.checkpoints.mkdir(exist_ok=True)
     sync_folder(folder)
@@ -180,7 +179,7 @@ def new_run(folder: Path, record: dict[str, Any]) -> Run:
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if run.manifest.exists():  # perhaps since a moment ago
+        if run.manifest.exists() and not _untrained(run):  # perhaps since a moment ago
             raise Mistake(f"{folder} holds a run already; choose another --out")
         run.write_manifest({"macer": __version__, **record, **_made_with()})
     return run
@@ -206,12 +205,21 @@ def _is_new(folder: Path) -> bool:
     )
 
 
-def _check_same(
+def _untrained(run: Run) -> bool:
+    """Whether a run's training has left nothing that could go on: it failed at its first steps."""
+    made = [run.model, run.metrics, run.folder / JOURNAL, *run.checkpoints.glob("*.safetensors")]
+    with suppress(Mistake):
+        return not any(map(Path.exists, made)) and run.read_manifest().get("status") == "training"
+    return False
+
+
+def check_same(
     run: Run,
     recipe: TrainRecipe,
     inputs: dict[str, Any],
     complete: Callable[[TrainRecipe], TrainRecipe],
 ) -> None:
+    """Refuse to go on with a run that was begun with another recipe, other data or models."""
     manifest, folder = run.read_manifest(), run.folder
     if manifest["recipe"] is None:
         raise Mistake(f"{folder} was packed, not trained, and cannot go on; choose another --out")
@@ -253,88 +261,3 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """Values as JSON has them: lists for tuples."""
     plain: dict[str, Any] = json.loads(json.dumps(values))
     return plain
-
-
-def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
-    """Write weights and card; return the file's SHA-256."""
-    content = model_bytes(tensors, card)
-    write_atomically(path, content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def model_file(target: Path | str) -> Path:
-    """The file of a run folder's model or of zoo:NAME, or the model file itself."""
-    if in_zoo(target):
-        return zoo_file(target)
-    path = Path(target)
-    if not path.exists():
-        raise Mistake(f"no run or model at {path}; name a run folder or a model file")
-    file = Run(path).model if path.is_dir() else path
-    if not file.is_file():
-        raise Mistake(f"no model in {path}: expected {file}")
-    return file
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model in eval mode on the CPU, what its file says of it, and the file."""
-
-    model: nn.Sequential
-    card: ModelCard
-    file: Path
-    sha256: str  # of the file
-
-
-def load_model(
-    target: Path | str, *, code: Collection[str] = ()
-) -> tuple[nn.Sequential, ModelCard]:
-    """The model of a run folder, of a model file or of zoo:NAME, in eval mode on the CPU.
-
-    Weights that the file keeps in fewer bits are cast to the network's own type.
-
-    Args:
-        code: modules that the file may name for its network, besides those of macer; those of a
-            run that this user made with code of her own are admitted by its seal.
-    """
-    loaded = open_model(target, code=code)
-    return loaded.model, loaded.card
-
-
-def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel:
-    """As `load_model`, with the file and its hash; the file is read once."""
-    file = model_file(target)
-    content = read_file(file)
-    sha256 = hashlib.sha256(content).hexdigest()
-    if in_zoo(target):
-        check_zoo_file(file, sha256)
-    elif file == Run(Path(target)).model:
-        _check_weights(Run(Path(target)), sha256)
-    card, tensors = parse_model(content, file)
-    folders = _owners_folders(file, sha256) if names_a_function(card.architecture) else {}
-    check_admitted(card.architecture, {*code, *folders}, source=file)
-    module = module_of(card.architecture)
-    model = card.build(None if module in code else folders.get(module))
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise Mistake(
-            f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
-        ) from error
-    return LoadedModel(model.eval(), card, file, sha256)
-
-
-def _owners_folders(file: Path, sha256: str) -> dict[str, str]:
-    """The user's own modules, with their folders, if the file is the model of a run of hers."""
-    run = Run(file.parent)
-    if file != run.model or not run.manifest.is_file():
-        return {}
-    return owners_folders(run.read_manifest().get("code"), sha256)
-
-
-def _check_weights(run: Run, sha256: str) -> None:
-    expected = run.read_manifest().get("weights_sha256")
-    if expected and sha256 != expected:
-        raise Mistake(
-            f"{run.model} must have the SHA-256 its manifest names, {str(expected)[:16]}…; "
-            "the file is damaged or another model's"
-        )

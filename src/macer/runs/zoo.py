@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from macer.errors import Mistake
+from macer.runs.names import JOURNAL, TABLE
 from macer.system.user_code import nearest
 
 PREFIX = "zoo:"
@@ -29,6 +30,11 @@ def zoo_file(target: Path | str) -> Path:
         known = f"choose from {', '.join(names)}" if names else "the zoo is empty"
         raise Mistake(f"unknown zoo model {name!r}{nearest(name, names)}; {known}")
     return FOLDER / f"{name}.safetensors"
+
+
+def nearest_model(name: Path | str) -> str:
+    """The question whether a model of the zoo was meant, for the end of a message; may be empty."""
+    return nearest(str(name), [PREFIX + known for known in zoo_names()])
 
 
 def check_zoo_file(file: Path, sha256: str) -> None:
@@ -58,7 +64,25 @@ def certificates_folder(target: Path | str) -> Path:
     if not in_zoo(target):
         return Path(target)
     own, shipped = user_folder(target), shipped_certificates(target)
-    return shipped if shipped.is_dir() and not own.exists() else own
+    return shipped if shipped.is_dir() and not _certified(own) else own
+
+
+def passed_over(target: Path | str) -> str | None:
+    """A line that says which of two folders of certificates counts, where zoo:NAME has two."""
+    if not in_zoo(target):
+        return None
+    own, shipped = user_folder(target), shipped_certificates(target)
+    if not (shipped.is_dir() and _certified(own)):
+        return None
+    return (
+        f"{target}: your certificates in {own} are used, not those that come with macer, in "
+        f"{shipped}; move {own} away to use these"
+    )
+
+
+def _certified(folder: Path) -> bool:
+    """Whether a folder has certificates, finished or not."""
+    return any((folder / name).is_file() for name in (JOURNAL, TABLE))
 
 
 def _name(target: Path | str) -> str:

@@ -1,4 +1,4 @@
-"""Noisy copies of images, chunk by chunk, on a CPU or a GPU, with ordinary or exact noise."""
+"""Noisy copies of inputs, chunk by chunk, on a CPU or a GPU, with ordinary or exact noise."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -31,14 +31,26 @@ class Chunks(NamedTuple):
             yield Chunks(*(values[start : start + size] for values in self))
 
 
+def channels_last(inputs: Tensor) -> Tensor:
+    """Images as (images, height, width, channels); inputs of another shape as they are."""
+    return inputs.permute(0, 2, 3, 1) if inputs.ndim == 4 else inputs
+
+
+def channels_first(inputs: Tensor) -> Tensor:
+    """What `channels_last` has changed, as the network takes it."""
+    return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs
+
+
 class NoisyCopies:
     """Draws batches of one shape: whole chunks, padded.
 
     The numbers of a stream are in (row, height, width, channel) order, the layout in which
-    convolutions are fastest.
+    convolutions are fastest. For inputs that do not have four dimensions they are in the inputs'
+    own order.
 
     Args:
-        images: (images, channels, height, width), uint8 for exact noise, else float32.
+        images: (images, channels, height, width), uint8 for exact noise, else float32; float32
+            may also have another shape, (inputs, …).
         indices: the number of each image in its data set, which names its noise.
         rows: the rows of a batch, a multiple of CHUNK.
     """
@@ -54,7 +66,7 @@ class NoisyCopies:
         rows: int,
         dtype: torch.dtype,
     ) -> None:
-        self.pixels = images.permute(0, 2, 3, 1).contiguous()
+        self.pixels = channels_last(images).contiguous()
         self.indices = np.asarray(indices, dtype=np.int64)
         self.sigma, self.seed, self.purpose = sigma, seed, purpose
         self.shape = (rows, *self.pixels.shape[1:])
@@ -69,7 +81,7 @@ class NoisyCopies:
             self._gpu = GpuNoise(self.pixels, seed, int(purpose), table, rows=CHUNK)
 
     def draw(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        """A batch (rows, channels, height, width), and a mask of the rows whose noise is decided.
+        """A batch (rows, *shape of an input), and a mask of the rows whose noise is decided.
 
         The thread's next batch overwrites it.
         """
@@ -79,7 +91,7 @@ class NoisyCopies:
             self._thread.batch = torch.zeros(self.shape, dtype=dtype, device=self.pixels.device)
         batch: Tensor = self._thread.batch
         decided = self._on_gpu(batch, chunks) if batch.is_cuda else self._on_cpu(batch, chunks)
-        return batch.permute(0, 3, 1, 2).to(self.dtype), decided
+        return channels_first(batch).to(self.dtype), decided
 
     def _on_gpu(self, batch: Tensor, chunks: Chunks) -> Tensor:
         names = np.stack((chunks.slots, chunks.numbers, self.indices[chunks.slots]))

@@ -5,7 +5,8 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.special import ndtri as Phi_inv
 
-from macer.smoothing.bounds import DOWN, ULPS, Floats
+from macer.smoothing.confidence import DOWN, ULPS, Floats
+from macer.system.typed import require_type
 
 
 def certified_radius(
@@ -21,6 +22,8 @@ def certified_radius(
         q_a: 1 − p_A, where the caller has it to more digits than the subtraction would give:
             Φ⁻¹(p) near 1 is then −Φ⁻¹(1 − p), accurate where p itself rounds to 1.
     """
+    for name, value in (("p_a", p_a), ("p_b", p_b)):
+        require_type(name, value, Tensor, "a tensor", "convert it with torch.as_tensor")
     Phi_inv_p_a = Phi_inv(p_a) if q_a is None else -Phi_inv(q_a)
     radius: Tensor = sigma / 2 * (Phi_inv_p_a - Phi_inv(p_b))
     return radius

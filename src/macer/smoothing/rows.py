@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from macer.kernels.agreement import FEW
 from macer.models.probe import in_parts, require_equal
-from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
+from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies, channels_first, channels_last
 from macer.smoothing.streams import Purpose
 
 # The least number of batches in which half of the rows are exchanged. With the calls before and
@@ -22,7 +22,13 @@ _passed: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], int]] = WeakKeyDi
 
 
 def check_rows(
-    model: nn.Module, images: Tensor, *, rows: int, sigma: float, dtype: torch.dtype
+    model: nn.Module,
+    images: Tensor,
+    *,
+    rows: int,
+    sigma: float,
+    dtype: torch.dtype,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
     """Refuse a network if an image's logits depend on other rows, on its row or on the call.
 
@@ -31,7 +37,8 @@ def check_rows(
     With batch statistics, a quantisation range over the batch or randomness inside the network,
     f(x + η) is no function of x + η, and the theorem says nothing about it. The network is tried
     with what is certified: noisy copies of the images, and of their negatives as other rows, with
-    the same kind of noise, in the shape and type that it will see.
+    the same kind of noise, in the shape and type that it will see. The negatives have noise of
+    their own, since an image may be its own negative.
 
     - In each of T ≥ EXCHANGES batches about half of the rows are exchanged for other copies. Each
       row has its own random number of T bits, and batch t exchanges the rows whose bit t is 1: at
@@ -49,46 +56,67 @@ def check_rows(
     Each model is tried once for a shape, type, kind of noise and σ.
 
     Args:
-        images: (images, channels, height, width), uint8 for exact noise, else float32.
+        images: uint8 for exact noise, else float32; see `NoisyCopies`.
         rows: the rows that the network sees at once; 1 for row by row.
         dtype: the type of what the network sees.
+        progress: called with 1 after each of `trials(rows)` batches.
     """
     setting = (tuple(images.shape[1:]), images.dtype, images.device, rows, sigma, dtype)
     passed = _passed.setdefault(model, {})
     if setting in passed:
         return passed[setting]
-    several = rows * -(-FEW // rows)
-    first = _noisy(images, several, sigma, dtype)
-    second = _noisy(_white(images) - images, several, sigma, dtype)
+    several = _tried_rows(rows)
+    first = _noisy(images, several, sigma, dtype, seed=0)
+    second = _noisy(_negatives(images), several, sigma, dtype, seed=1)
 
     def network(batch: Tensor) -> Tensor:
-        return in_parts(model, batch.permute(0, 3, 1, 2), rows)
+        logits = in_parts(model, channels_first(batch), rows)
+        if progress:
+            progress(1)
+        return logits
 
     with torch.inference_mode():
         passed[setting] = _check_exchanges(network, first, second, alone=rows == 1)
     return passed[setting]
 
 
-def _white(images: Tensor) -> int:
-    return 1 if images.is_floating_point() else 255
+def trials(rows: int) -> int:
+    """The number of batches that `check_rows` shows a network of so many rows."""
+    return _bits(_tried_rows(rows)) + 4  # the two batches; mixed; in another order; the first again
 
 
-def _noisy(images: Tensor, rows: int, sigma: float, dtype: torch.dtype) -> Tensor:
-    """Noisy copies of the images in turn, one chunk of each: (rows, height, width, channels)."""
+def _tried_rows(rows: int) -> int:
+    return rows * -(-FEW // rows)
+
+
+def _bits(rows: int) -> int:
+    return max(EXCHANGES, (rows - 1).bit_length())
+
+
+def _negatives(images: Tensor) -> Tensor:
+    """Black for white and white for black; floats stay between their least and largest value."""
+    if images.dtype == torch.uint8:
+        return 255 - images
+    low, high = images.aminmax()
+    return low + (high - images)
+
+
+def _noisy(images: Tensor, rows: int, sigma: float, dtype: torch.dtype, *, seed: int) -> Tensor:
+    """Noisy copies of the images in turn, one chunk of each, channels last."""
     chunks = np.arange(-(-rows // CHUNK))
     numbers, slots = np.divmod(chunks, len(images))
     copies = NoisyCopies(
         images,
         range(len(images)),
         sigma=sigma,
-        seed=0,
+        seed=seed,
         purpose=Purpose.PROBE,
         rows=len(chunks) * CHUNK,
         dtype=dtype,
     )
     asked = np.minimum(CHUNK, rows - chunks * CHUNK)
     batch, _ = copies.draw(Chunks(slots, numbers, asked))
-    return batch[:rows].permute(0, 2, 3, 1)
+    return channels_last(batch[:rows])
 
 
 def _check_exchanges(
@@ -97,13 +125,14 @@ def _check_exchanges(
     """Compare the logits of exchanged rows; return the number of classes."""
     random = torch.Generator().manual_seed(0)
     rows = len(first)
-    bits = max(EXCHANGES, (rows - 1).bit_length())
+    bits = _bits(rows)
     numbers = torch.randperm(2**bits, generator=random)[:rows].to(first.device)
     order = torch.randperm(rows, generator=random).to(first.device)
     a, b = network(first), network(second)
     for bit in range(bits):
         chosen = (numbers >> bit) % 2 == 1
-        mixed = network(torch.where(chosen[:, None, None, None], first, second))
+        where = chosen.view(-1, *[1] * (first.ndim - 1))
+        mixed = network(torch.where(where, first, second))
         require_equal(mixed, torch.where(chosen[:, None], a, b), alone=alone)
     rounding = 0.0 if alone else max(1e-3, 4 * torch.finfo(first.dtype).eps)
     require_equal(network(first[order]), a[order], alone=alone, rounding=rounding)

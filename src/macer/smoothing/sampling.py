@@ -4,10 +4,12 @@ This module samples; it concludes nothing. `certification` turns its tallies int
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 import numpy as np
 import torch
@@ -15,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from macer.errors import Mistake
+from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
-from macer.smoothing.rows import check_rows
+from macer.smoothing.rows import check_rows, trials
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.smoothing.threads import in_threads, networks_for_threads
@@ -35,7 +38,8 @@ LEAST_ROWS, MOST_ROWS = 1000, 32_000
 # allows: its activations should fit the caches. 100 images of CIFAR-10, 5 of ImageNet.
 CPU_VALUES = 2**20
 
-# Whole chunks per task of a thread: with fewer, threads wait for Python.
+# Most whole chunks per task of a thread: with fewer, threads wait for Python. Few chunks are shared
+# by all threads.
 CHUNKS_PER_TASK = 5
 
 
@@ -45,13 +49,14 @@ class Sampler:
 
     Args:
         images: (images, channels, height, width) on the model's device; uint8 gets exact noise,
-            float32 in [0, 1] ordinary noise.
+            float32 ordinary noise. float32 may also have another shape, (inputs, …).
         indices: the number of each image in its data set, which names its noise; 0, 1, … if None.
         betas: inverse temperatures β to take the soft moments at.
         batch_size: rows that the network sees at once on an accelerator, in whole chunks; by
             default `network_rows` decides. On a CPU their number is fixed, since another shape
             could change the logits.
         row_by_row: the network sees one noisy copy at a time.
+        num_classes: the network must have so many outputs; any number if None.
         progress: called with the number of samples drawn since the last call.
     """
 
@@ -63,6 +68,7 @@ class Sampler:
     betas: tuple[float, ...] = ()
     batch_size: int | None = None
     row_by_row: bool = False
+    num_classes: int | None = None
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +78,28 @@ class Sampler:
     def exact(self) -> bool:
         """Whether the noise is exact."""
         return self.images.dtype == torch.uint8
+
+    def try_network(self, show: Callable[[int], AbstractContextManager[Progress]]) -> None:
+        """Try the network now, as the first draw would; show(batches) shows the progress."""
+        rows = self._rows()
+        with evaluating(self.model), _within_memory(rows), show(trials(rows)) as progress:
+            check_rows(
+                self.model, self.images, rows=rows, sigma=self.sigma,
+                dtype=network_dtype(self.model), progress=progress,
+            )  # fmt: skip
+
+    @property
+    def task(self) -> int:
+        """The chunks that a thread, or an accelerator, takes at once."""
+        rows = self._rows()
+        if self.images.device.type != "cpu":
+            return max(rows, CHUNK) // CHUNK
+        return CHUNKS_PER_TASK if rows == CHUNK else 1
+
+    def _rows(self) -> int:
+        return network_rows(
+            self.images.device, self.batch_size, self.images.shape[1:], row_by_row=self.row_by_row
+        )
 
     def draw(
         self, num: int, purpose: Purpose, *, only: Tensor | None = None, after: int = 0
@@ -88,9 +116,7 @@ class Sampler:
             only: the images to sample, a mask; the others get zeros.
             after: the samples of these images drawn before, in whole chunks; the next ones follow.
         """
-        rows = network_rows(
-            self.images.device, self.batch_size, self.images.shape[1:], row_by_row=self.row_by_row
-        )
+        rows = self._rows()
         copies = self._copies(purpose, rows)
         chosen = np.arange(len(self.images)) if only is None else np.flatnonzero(only.numpy())
         with evaluating(self.model), _within_memory(rows):
@@ -98,13 +124,22 @@ class Sampler:
             classes = check_rows(
                 self.model, self.images, rows=rows, sigma=self.sigma, dtype=copies.dtype
             )
+            self._check_classes(classes)
             device = self.images.device
             tally = Tally.zeros(len(self.images), len(self.betas), classes, device)
-            for chunks, sums in results:
-                tally.add(torch.from_numpy(chunks.slots).to(device), sums)
-                if self.progress:
-                    self.progress(int(chunks.rows.sum()))
+            with closing(results):  # also after a signal: nobody waits for what is not wanted
+                for chunks, sums in results:
+                    tally.add(torch.from_numpy(chunks.slots).to(device), sums)
+                    if self.progress:
+                        self.progress(int(chunks.rows.sum()))
         return Tally(*(totals.cpu() for totals in tally))
+
+    def _check_classes(self, classes: int) -> None:
+        if self.num_classes not in (None, classes):
+            raise Mistake(
+                f"num_classes must be the network's number of outputs, {classes}, "
+                f"got {self.num_classes}"
+            )
 
     def _copies(self, purpose: Purpose, rows: int) -> NoisyCopies:
         return NoisyCopies(
@@ -119,23 +154,30 @@ class Sampler:
 
     def _results(
         self, copies: NoisyCopies, rows: int, chosen: NDArray[np.int64], num: int, *, first: int
-    ) -> Iterator[tuple[Chunks, Tally]]:
-        """The sums of all chunks in their order, task by task."""
-        sample = partial(self._sample, copies, rows)
-        if self.images.device.type != "cpu":
+    ) -> Generator[tuple[Chunks, Tally], None, None]:
+        """The sums of all chunks in their order, task by task.
+
+        Callables may keep anything anywhere: they are called in this thread alone.
+        """
+        ended = Event()
+        sample = partial(self._sample, copies, rows, ended)
+        if self.images.device.type != "cpu" or isinstance(self.model, CallableNetwork):
             tasks = _tasks(chosen, num, first, copies.shape[0] // CHUNK)
-            return map(partial(sample, self.model), tasks)
-        tasks = _tasks(chosen, num, first, CHUNKS_PER_TASK if rows == CHUNK else 1)
-        networks = networks_for_threads(self.model, len(chosen) * -(-num // CHUNK))
-        return in_threads(sample, tasks, networks)
+            return (sample(self.model, task) for task in tasks)
+        total = len(chosen) * -(-num // CHUNK)
+        networks = networks_for_threads(self.model, total)
+        size = min(self.task, max(-(-total // len(networks)), 1))
+        return in_threads(sample, _tasks(chosen, num, first, size), networks, ended=ended)
 
     @torch.inference_mode()
     def _sample(
-        self, copies: NoisyCopies, rows: int, network: nn.Module, task: Chunks
+        self, copies: NoisyCopies, rows: int, ended: Event, network: nn.Module, task: Chunks
     ) -> tuple[Chunks, Tally]:
-        """The sums of each chunk of a task, batch by batch."""
+        """The sums of each chunk of a task, batch by batch, unless nobody wants them any more."""
         sums = []
         for chunks in task.parts(copies.shape[0] // CHUNK):
+            if ended.is_set():
+                raise CancelledError
             batch, decided = copies.draw(chunks)
             sums.append(_sums(in_parts(network, batch, rows), decided, chunks, self.betas))
         return task, Tally(*map(torch.cat, zip(*sums, strict=True)))
@@ -166,7 +208,7 @@ def network_rows(
 
     Args:
         batch_size: by default as many images as fill BATCH_VALUES, within LEAST_ROWS, MOST_ROWS.
-        shape: the shape of an image, (channels, height, width).
+        shape: the shape of an image, (channels, height, width), or of another input.
     """
     if row_by_row:
         return 1

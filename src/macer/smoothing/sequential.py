@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 
 from macer.errors import Mistake
-from macer.smoothing.bounds import Floats, clopper_pearson_lower
+from macer.smoothing.confidence import Floats, clopper_pearson_lower
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.radius import radius_lower
 
@@ -65,12 +65,21 @@ def threshold(radius: float, sigma: float) -> float:
         return p0 if p0 > exact or radius == 0 else math.nextafter(p0, 1.0)
 
 
+def reaches(radius: float, *, sigma: float, alpha: float, n_max: int) -> bool:
+    """Whether a radius could be certified if all n_max samples voted for one class."""
+    p_a = float(_most_certain(alpha, n_max))
+    return threshold(radius, sigma) < p_a
+
+
+def _most_certain(alpha: float, n_max: int) -> Floats:
+    return clopper_pearson_lower(n_max, n_max, alpha * (1 - _SHARE))
+
+
 def check_radius(radius: float, *, sigma: float, alpha: float, n_max: int) -> None:
     """Refuse a radius that could not be certified even if all n_max samples voted for it."""
-    p_a = clopper_pearson_lower(n_max, n_max, alpha * (1 - _SHARE))
-    if threshold(radius, sigma) < p_a:
+    if reaches(radius, sigma=sigma, alpha=alpha, n_max=n_max):
         return
-    largest = float(radius_lower(np.atleast_1d(p_a), sigma)[0])
+    largest = float(radius_lower(np.atleast_1d(_most_certain(alpha, n_max)), sigma)[0])
     raise Mistake(
         f"radius must be below {math.floor(largest * 1e4) / 1e4:g}, the most that {n_max} samples "
         f"can certify at sigma {sigma:g} and alpha {alpha:g}, got {radius:g}; raise n"
@@ -85,11 +94,15 @@ def looks(n_max: int) -> list[int]:
     if n_max < 1:
         raise Mistake(f"n_max must be at least 1, got {n_max}")
     sizes: list[int] = []
-    n = 0
-    while n < n_max:
-        n = min(n + CHUNK * max(1, n // (8 * CHUNK)), n_max)
-        sizes.append(n)
+    while (n := sizes[-1] if sizes else 0) < n_max:
+        sizes.append(next_look(n, n_max))
     return sizes
+
+
+def next_look(n: int, n_max: int, *, chunks: int = 1) -> int:
+    """The sample size to look at after n: some chunks more, or an eighth of n if that is more."""
+    step = CHUNK * chunks
+    return min(n + step * max(1, n // (8 * step)), n_max)
 
 
 def alternatives(p0: float) -> tuple[Floats, Floats]:

@@ -2,9 +2,10 @@
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
+from threading import Event
 from typing import TypeVar
 
 import torch
@@ -33,12 +34,20 @@ def networks_for_threads(model: nn.Module, most: int) -> list[nn.Module]:
 
 
 def in_threads(
-    act: Callable[[nn.Module, Item], Result], work: Iterable[Item], networks: Sequence[nn.Module]
-) -> Iterator[Result]:
+    act: Callable[[nn.Module, Item], Result],
+    work: Iterable[Item],
+    networks: Sequence[nn.Module],
+    *,
+    ended: Event | None = None,
+) -> Generator[Result, None, None]:
     """The results of act(network, item) in the order of the items, from one thread per network.
 
     This is faster than threads inside each layer, which wait for one another; and the logits then
     do not depend on how many cores there are.
+
+    Args:
+        ended: set when no further result is wanted, by an exception or since the iterator was
+            closed; an act in progress may then raise, and those that have not begun do not begin.
     """
     idle: SimpleQueue[nn.Module] = SimpleQueue()
     for network in networks:
@@ -56,12 +65,18 @@ def in_threads(
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             pending: deque[Future[Result]] = deque()
-            for item in work:
-                with signals_deferred():  # nobody would wait for a thread that is half started
-                    pending.append(pool.submit(act_on, item))
-                if len(pending) > 2 * threads:
+            try:
+                for item in work:
+                    with signals_deferred():  # nobody would wait for a thread that is half started
+                        pending.append(pool.submit(act_on, item))
+                    if len(pending) > 2 * threads:
+                        yield pending.popleft().result()
+                while pending:
                     yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
+            finally:
+                if ended:
+                    ended.set()
+                for future in pending:
+                    future.cancel()
     finally:
         torch.set_num_threads(before)

@@ -1,17 +1,22 @@
 """Visible progress: a bar on a terminal, otherwise a plain line every few seconds."""
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.live import Live
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from macer.system.processes import is_first
-from macer.system.text import one_line
+from macer.system.text import duration, one_line
 
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_TO_FIRST_LINE = 2.0
+SECONDS_TO_FIRST_SIGN = 1.5  # of a command that has shown nothing yet
 
 # Progress goes to standard error, so that tables on standard output can be piped.
 console = Console(stderr=True, quiet=not is_first())
@@ -39,11 +44,20 @@ class Advance:
 
     def speed(self) -> str:
         """Work per second."""
-        return f"{self.worked / self.seconds():,.0f} {self.unit}/s"
+        rate = self.worked / self.seconds()
+        return f"{rate:{',.0f' if rate >= 10 or not rate else '.2g'}} {self.unit}/s"
 
     def seconds(self) -> float:
         """Seconds since the beginning."""
         return max(time.monotonic() - self.started, 1e-9)
+
+    def times(self) -> str:
+        """How long it has run and, by the pace until now, how long it will run still."""
+        gone = f"{duration(self.seconds())} gone"
+        pace = (self.done - self.done_before) / self.seconds()
+        if self.done >= self.total or not pace:
+            return gone
+        return f"{gone}, {duration((self.total - self.done) / pace)} left"
 
     def show(self) -> None:
         """Show the progress."""
@@ -62,13 +76,38 @@ def bar(
         transient: remove a terminal's bar at the end.
     """
     title = one_line(title)
+    _cancel_first_sign()
     if console.is_terminal:
         with _terminal_bar(transient) as progress:
             yield _Bar(progress, title, total, unit, done)
     else:
         lines = _Lines(title, total, unit, done)
-        yield lines
+        with lines.ticking():
+            yield lines
         lines.close()
+
+
+@contextmanager
+def live_line() -> Iterator[Callable[[str, bool], None]]:
+    """Show the last of several texts while the block runs: the block calls the yielded function.
+
+    On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: those
+    for which the function's second argument is true, and else at most one in ten seconds.
+    """
+    _cancel_first_sign()
+    if console.is_terminal:
+        with Live(console=console, transient=True) as live:
+            yield lambda text, _: live.update(Text(one_line(text)), refresh=True)
+        return
+    last = time.monotonic()
+
+    def show(text: str, at_once: bool) -> None:
+        nonlocal last
+        if at_once or time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            note(text)
+
+    yield show
 
 
 def _terminal_bar(transient: bool) -> Progress:
@@ -77,12 +116,17 @@ def _terminal_bar(transient: bool) -> Progress:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        _Times(Column(no_wrap=True)),
         console=console,
         transient=transient,
     )
+
+
+class _Times(ProgressColumn):
+    """The times of a bar, which go on between two pieces of work."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["times"]())
 
 
 class _Bar(Advance):
@@ -91,36 +135,78 @@ class _Bar(Advance):
     def __init__(self, progress: Progress, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
         self.progress = progress
-        self.task = progress.add_task(title, total=total, completed=done, rate="")
+        self.task = progress.add_task(title, total=total, completed=done, rate="", times=self.times)
 
     def show(self) -> None:
         self.progress.update(self.task, completed=self.done, rate=self.speed())
 
 
 class _Lines(Advance):
-    """Plain lines, at most one in ten seconds; a last one at the end if any was printed before."""
+    """Plain lines: one after two seconds, then at most one in ten; a last one after a long task.
+
+    The first one comes also where nothing has been done by then, by a thread of its own.
+    """
 
     def __init__(self, title: str, total: int, unit: str, done: int) -> None:
         super().__init__(total, unit, done)
-        self.title, self.last = title, self.started
+        self.title, self.next = title, self.started + SECONDS_TO_FIRST_LINE
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Look at the clock now and then, while a piece of work takes long."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._tick, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _tick(self, ended: threading.Event) -> None:
+        while not ended.wait(SECONDS_TO_FIRST_LINE):
+            self.show()
 
     def show(self) -> None:
-        now = time.monotonic()
-        if now - self.last >= SECONDS_BETWEEN_LINES:
-            self.last = now
-            self._print()
+        with self.lock:
+            now = time.monotonic()
+            if now >= self.next:
+                self.next = now + SECONDS_BETWEEN_LINES
+                self._print()
 
     def close(self) -> None:
-        if self.last > self.started and self.done >= self.total:
+        if self.seconds() >= SECONDS_BETWEEN_LINES and self.done >= self.total:
             self._print()
 
     def _print(self) -> None:
-        pace = (self.done - self.done_before) / self.seconds()
-        left = (self.total - self.done) / pace if pace else float("inf")
         share = self.done / self.total if self.total else 1.0
-        note(f"{self.title}: {share:.0%}, {self.speed()}, {left:.0f} s left")
+        speed = f"{self.speed()}, " if self.worked else ""
+        note(f"{self.title}: {share:.0%}, {speed}{self.times()}")
+
+
+_first_sign: threading.Timer | None = None
+
+
+@contextmanager
+def first_sign(text: str) -> Iterator[None]:
+    """Print a line if the block has shown nothing after a second and a half."""
+    global _first_sign
+    _first_sign = threading.Timer(SECONDS_TO_FIRST_SIGN, note, (text,))
+    _first_sign.daemon = True
+    _first_sign.start()
+    try:
+        yield
+    finally:
+        _cancel_first_sign()
+
+
+def _cancel_first_sign() -> None:
+    if _first_sign is not None:
+        _first_sign.cancel()
 
 
 def note(text: str) -> None:
     """Print a plain line beside the progress, made safe by `one_line`."""
+    _cancel_first_sign()
     console.print(Text(one_line(text)), soft_wrap=True)

@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 ROUNDS = 3
+MEASURED_SECONDS = 3.0  # by `steady_rate`
+SHORT = MEASURED_SECONDS / 6  # a round that takes less says little
 
 
 class Measured(NamedTuple):
@@ -54,6 +56,34 @@ def median_seconds(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]
         for way, run in ways.items():
             times[way].append(seconds(run))
     return {way: statistics.median(taken) for way, taken in times.items()}
+
+
+def steady_rate(
+    work: Callable[[int], object], least: int, *, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Pieces of work per second, the median of rounds that take about three seconds together.
+
+    Short rounds are repeated with twice the pieces and do not count: they warm the machine up. At
+    least ROUNDS count, or one of the fewest pieces that takes that long alone.
+
+    Args:
+        work: does so many pieces.
+        least: the fewest pieces of a round.
+    """
+    pieces, total = least, 0.0
+    rates: list[float] = []
+    while total < MEASURED_SECONDS or len(rates) < ROUNDS:
+        started = clock()
+        work(pieces)
+        taken = clock() - started
+        if taken < SHORT and not rates:
+            pieces *= 2
+            continue
+        rates.append(pieces / taken)
+        total += taken
+        if pieces == least and total >= MEASURED_SECONDS:
+            break
+    return statistics.median(rates)
 
 
 def wait_for(device: torch.device) -> None:

@@ -12,6 +12,22 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def duration(seconds: float) -> str:
+    """A time in the two largest units that it has, such as 12 min 30 s; below ten, in tenths."""
+    if 0 < seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, smaller, below in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        large, small = divmod(round(whole / smaller), size // smaller)
+        if large:
+            return f"{large:,} {unit}" + (f" {small} {below}" if small else "")
+    return f"{whole} s"
+
+
 def shape_text(shape: Iterable[int]) -> str:
     """A shape as messages show it, such as 3×32×32."""
     return "×".join(map(str, shape))

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.data.image_files import THREADS, ImageFiles
+from macer.data.image_files import ImageFiles
+from macer.data.photograph import THREADS
 from macer.data.split import Images
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose, stream

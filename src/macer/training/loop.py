@@ -1,26 +1,25 @@
 """The training loop: from a recipe and images to a run with a model in it."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from macer.data.arrays import Data, as_split, class_names
-from macer.data.fingerprint import channel_statistics, fingerprint
-from macer.data.image_files import ImageFiles
-from macer.data.sets import DATASETS, Split
+from macer.data.arrays import Data, as_split, as_test_split, class_names
+from macer.data.file_lists import tell, write_file_lists
+from macer.data.fingerprint import fingerprint
+from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, open_run, save_model
+from macer.runs.run import Metrics, Run, check_same, open_run
 from macer.runs.seals import sealed
-from macer.smoothing.streams import Purpose, stream
+from macer.runs.trained_model import save_model
 from macer.system.files import locked, remove_leftovers
 from macer.system.processes import SINGLE, Ranks
 from macer.system.progress import bar, note
@@ -33,6 +32,7 @@ from macer.training.arguments import (
     given_folder,
     given_recipe,
 )
+from macer.training.beginning import card_of, check_images, start_of, trainer_of, with_data_set
 from macer.training.held_out import hold_out
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.training.saver import Saver
@@ -48,7 +48,9 @@ def train(
     classes: Sequence[str] | None = None,
     folder: Path | str | None = None,
     *,
+    test: Data | None = None,
     device: torch.device | str = "cpu",
+    init: Path | str | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
@@ -70,7 +72,11 @@ def train(
             whatever `recipe.dataset` is: a data set's name, or "arrays" for images of one's own.
         classes: their names, by label; by default the data set's, or "0", "1", … for arrays.
         folder: of the run; it must be given.
+        test: images to certify later, in any form of `data`; nothing is learnt from them. The run
+            records their SHA-256.
         device: cpu or cuda.
+        init: weights to begin with: a file of torch.save or of safetensors, a run or zoo:NAME. A
+            layer of another number of classes begins anew. A resumed run does not read it again.
         checkpoint_seconds: the least time between two checkpoints.
         validation: of the held-out images.
         watch: called with each epoch's metrics.
@@ -86,67 +92,50 @@ def train(
     device = given_device(device)
     split = as_split(data)
     names = class_names(classes, split)
-    recipe = _with_data_set(recipe, split, run, resume=resume)
-    _check_images(split, recipe)
+    test_sha256 = None if test is None else fingerprint(as_test_split(test, split, names))
+    recipe = with_data_set(recipe, split, run, resume=resume)
+    check_images(split, recipe)
     training, held_out = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     check_memory(recipe, split.images.shape[1:], device)
-    card = _card(recipe, training, names)
+    card = card_of(recipe, training, names)
+    data_sha256 = fingerprint(split)
+    start = start_of(init, recipe, card, run, data_sha256, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
-    trainer = _trainer(recipe, card, training, teachers, device, ranks)
-    own = own_modules(
-        recipe.model, recipe.loss.name
-    )  # as they are now: they may be edited meanwhile
+    trainer = trainer_of(recipe, start, training, teachers, device, ranks)
+    # As they are now: they may be edited meanwhile.
+    own = own_modules(recipe.model, recipe.loss.name, recipe.dataset)
+    models = {field: teacher.sha256 for field, teacher in teachers.items()}
+
+    def open_run_and_lock() -> None:
+        open_run(
+            run.folder, recipe, data_sha256, test_sha256, resume=resume, models_sha256=models,
+            init=start.record, code=own, complete=completed,
+        )  # fmt: skip
+        stack.enter_context(locked(run.folder))  # only then is no other process writing
+        inputs = {"data_sha256": data_sha256, "models_sha256": models}
+        check_same(run, recipe, inputs, completed)  # one might have written a moment ago
+        _tidy(run, split)
+
     with ExitStack() as stack:
-
-        def open_and_lock() -> None:
-            models = {field: teacher.sha256 for field, teacher in teachers.items()}
-            open_run(
-                run.folder, recipe, fingerprint(split),
-                resume=resume, models_sha256=models, code=own, complete=completed,
-            )  # fmt: skip
-            stack.enter_context(locked(run.folder))  # only then is no other process writing
-            remove_leftovers(run.folder)
-            remove_leftovers(run.checkpoints)
-
-        ranks.run_on_first(open_and_lock)
+        ranks.run_on_first(open_run_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
-        try:
+        if start.read:
+            saver.save()  # from here on the run is complete without the file
+        with _memory_for(recipe):
             _loop(trainer, saver, held_out, validation, watch)
-        except torch.OutOfMemoryError:
-            raise Mistake(
-                f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
-                "one of them"
-            ) from None
         saver.save()
         ranks.run_on_first(lambda: _finish(run, trainer, card, saver.metrics, own))
     return run.model
 
 
-def _with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
-    """The recipe with the name of the data set that the images come from.
-
-    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
-    checked by their hash.
-    """
-    began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
-    if began and began.get("dataset") == recipe.dataset:
-        return recipe
-    return replace(recipe, dataset=split.dataset)
-
-
-def _trainer(
-    recipe: TrainRecipe,
-    card: ModelCard,
-    training: Split,
-    teachers: Teachers,
-    device: torch.device,
-    ranks: Ranks,
-) -> Trainer:
-    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
-    teacher = teachers["teacher"].model if "teacher" in teachers else None
-    return Trainer(recipe, card.build(), training, device, teacher=teacher, ranks=ranks)
+def _tidy(run: Run, split: Split) -> None:
+    """Remove what a killed process left; write and tell which files were read."""
+    remove_leftovers(run.folder)
+    remove_leftovers(run.checkpoints)
+    write_file_lists(split, run.folder, "train")
+    tell(split)
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -156,6 +145,18 @@ def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
         note(f"labelling {len(trainer.images) - recipe.labelled} images by {recipe.pseudo}")
         trainer.labels = with_pseudo_labels(trainer.labels, trainer.images, first.model, recipe)
         trainer.ranks.copy_from_first(trainer.labels)
+
+
+@contextmanager
+def _memory_for(recipe: TrainRecipe) -> Iterator[None]:
+    """Say what to do when a GPU's memory is full."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise Mistake(
+            f"batch and k must fit the GPU's memory, got {recipe.batch} and {recipe.k}; lower "
+            "one of them"
+        ) from None
 
 
 def _loop(
@@ -234,42 +235,6 @@ def _finish(
     if own:
         manifest["code"] = sealed(own, sha256)
     run.write_manifest(manifest | {"status": "trained", "weights_sha256": sha256})
-
-
-def _check_images(split: Split, recipe: TrainRecipe) -> None:
-    """Refuse what can be done only with images in memory, or only with images in files."""
-    if isinstance(split.images, ImageFiles):
-        for name in ("crop", "drop_epoch", "pseudo"):
-            if value := getattr(recipe, name):
-                raise Mistake(f"{name} must be left out with {recipe.dataset}, got {value}")
-    elif recipe.resized_crop:
-        raise Mistake(
-            f"resized_crop must be 0 with {recipe.dataset}, got {recipe.resized_crop}; use crop"
-        )
-    size = min(split.images.shape[2:])
-    if recipe.crop > size:
-        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
-
-
-def _card(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
-    channels = split.images.shape[1]
-    mean, std = (0.0,) * channels, (1.0,) * channels
-    if recipe.normalise:
-        known = DATASETS.get(recipe.dataset)
-        if known and known.mean and known.std:
-            mean, std = known.mean, known.std
-        else:
-            mean, std = channel_statistics(split)
-    shape = tuple(int(size) for size in split.images.shape[1:])
-    return ModelCard(
-        architecture=recipe.model,
-        classes=classes,
-        shape=(shape[0], shape[1], shape[2]),
-        mean=mean,
-        std=std,
-        sigma=recipe.sigma,
-        dataset=recipe.dataset,
-    )
 
 
 def _restore(run: Run, trainer: Trainer) -> list[Metrics]:

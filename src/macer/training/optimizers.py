@@ -3,7 +3,8 @@
 [Jordan+24]  Muon: An optimizer for hidden layers in neural networks. 2024.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +17,41 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS = 5
 _SMALL = 1e-30  # divisor in place of a norm of 0
 
+Groups = list[dict[str, Any]]  # each with its parameters, `params`, and their `lr`
 
-def make_optimizer(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
-    """The recipe's optimiser; a step whose `found_inf` is 1 changes nothing.
+
+def make_optimizer(
+    recipe: TrainRecipe,
+    model: nn.Module,
+    lr: Tensor,
+    *,
+    new: Collection[str] = (),
+    new_lr: Tensor | None = None,
+) -> torch.optim.Optimizer:
+    """The recipe's optimiser of all parameters that have gradients.
+
+    A step whose `found_inf` is 1 changes nothing.
 
     Args:
         lr: the learning rate, set before each step.
+        new: names of the parameters whose learning rate is `new_lr`, set before each step too.
     """
-    optimizer = _muon(recipe, model, lr) if recipe.optimizer == "muon" else _sgd(recipe, model, lr)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    old = {"params": [p for name, p in trained.items() if name not in new], "lr": lr}
+    others = {"params": [p for name, p in trained.items() if name in new], "lr": new_lr}
+    groups = [group for group in (old, others) if group["params"]]
+    make = _muon if recipe.optimizer == "muon" else _sgd
+    optimizer = make(recipe, groups, lr)
     if recipe.momentum or recipe.optimizer == "muon":
         # Made here and not in the first step, whose gradients may not be finite.
-        for parameter in model.parameters():
+        for parameter in trained.values():
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
 
 
-def _sgd(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
+def _sgd(recipe: TrainRecipe, groups: Groups, lr: Tensor) -> torch.optim.Optimizer:
     return torch.optim.SGD(
-        model.parameters(),
+        groups,
         lr=lr,
         momentum=recipe.momentum,
         nesterov=recipe.nesterov,
@@ -42,9 +60,9 @@ def _sgd(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.Optim
     )
 
 
-def _muon(recipe: TrainRecipe, model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
+def _muon(recipe: TrainRecipe, groups: Groups, lr: Tensor) -> torch.optim.Optimizer:
     return Muon(
-        model.parameters(),
+        groups,
         lr=lr,
         ratio=recipe.filter_lr / recipe.lr,
         momentum=recipe.momentum,
@@ -70,6 +88,7 @@ class Muon(torch.optim.Optimizer):
     A step whose `found_inf` is 1 changes nothing, as in torch's fused optimisers.
 
     Args:
+        parameters: or groups of them, which may have an `lr` of their own.
         lr: η, a tensor whose value may change between steps.
         ratio: r/η, so that one schedule serves both.
     """
@@ -78,7 +97,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
+        parameters: Iterable[nn.Parameter] | Groups,
         *,
         lr: Tensor,
         ratio: float,
@@ -86,18 +105,21 @@ class Muon(torch.optim.Optimizer):
         nesterov: bool,
         weight_decay: float,
     ) -> None:
-        super().__init__(parameters, {})
-        self.lr, self.ratio = lr, ratio
+        super().__init__(parameters, {"lr": lr})
+        self.ratio = ratio
         self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take a step with the parameters' gradients."""
-        trained = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        for group in self.param_groups:
+            self._step(group["lr"], [p for p in group["params"] if p.grad is not None])
+
+    def _step(self, lr: Tensor, trained: list[Tensor]) -> None:
         filters = [p for p in trained if p.ndim == 4]
         others = [p for p in trained if p.ndim != 4]
         bad = self.found_inf.bool()
-        lr, keep = self.lr * ~bad, torch.where(bad, 1.0, self.momentum)
+        lr, keep = lr * ~bad, torch.where(bad, 1.0, self.momentum)
         if filters:
             u = [_as_matrix(v) for v in self._directions(filters, bad, keep, decay=0.0)]
             _move_filters(filters, orthogonal(u), lr * self.ratio)

@@ -67,6 +67,7 @@ class Inputs:
     offsets: Tensor  # (batch, 2): where to crop them
     flips: Tensor  # (batch,)
     lr: Tensor
+    new_lr: Tensor  # of parameters that the initial weights did not give
     lam: Tensor
     decay: Tensor  # of the average
     uniform: dict[int, Tensor]  # the random numbers of an objective, by their count
@@ -76,5 +77,5 @@ def inputs_of_step(size: int, device: torch.device) -> Inputs:
     """Memory for the inputs of a step with this many images."""
     rows = torch.zeros(size, dtype=torch.int64, device=device)
     offsets = torch.zeros((size, 2), dtype=torch.int64, device=device)
-    lr, lam, decay = (torch.zeros((), device=device) for _ in range(3))
-    return Inputs(rows, offsets, rows.bool(), lr, lam, decay, {})
+    lr, new_lr, lam, decay = (torch.zeros((), device=device) for _ in range(4))
+    return Inputs(rows, offsets, rows.bool(), lr, new_lr, lam, decay, {})

@@ -1,7 +1,8 @@
 """The speed of a training: seconds, noisy samples per second, share of the chip's rate."""
 
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from macer.losses import LOSSES
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics
-from macer.system.rates import matrix_rate, operations
+from macer.system.rates import matrix_rate, operations, steady_rate, wait_for
 from macer.training.step import Trainer
 
 # The cost of a pass in forward passes. The gradients of a layer's inputs take as many operations
@@ -56,6 +57,25 @@ def count_passes(
     return Passes(sum(images) / total, float(np.dot(images, costs)) / total)
 
 
+def steps_per_second(trainer: Trainer, *, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Steps per second in the middle of a training; some losses do less work at its beginning."""
+    steps = _steps_from_the_middle(trainer)
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            next(steps)
+        wait_for(trainer.device)
+
+    return steady_rate(take, 1, clock=clock)
+
+
+def _steps_from_the_middle(trainer: Trainer) -> Iterator[None]:
+    while True:
+        trainer.step = trainer.recipe.epochs // 2 * trainer.steps_per_epoch
+        while trainer.epoch < trainer.recipe.epochs:
+            yield from trainer.rest_of_epoch()
+
+
 def epoch_seconds(metrics: Sequence[Metrics], recipe: TrainRecipe) -> list[float]:
     """Seconds of each recorded epoch, computed from its speed, which excludes validation."""
     samples = _samples_of_epoch(metrics, recipe)
@@ -86,8 +106,10 @@ def training_speed(
     mean = statistics.fmean(epoch_seconds(metrics, recipe))
     rate = _samples_of_epoch(metrics, recipe) / mean
     speed = {"seconds": recipe.epochs * mean, "samples_per_second": rate}
-    # A user's own objective may need more of a network than the small one offers.
-    if device.type == "cuda" and recipe.loss.name in LOSSES:
+    # A user's own objective may need more of a network than the small one offers, and frozen parts
+    # take fewer operations.
+    frozen = recipe.freeze or recipe.freeze_all_but or recipe.denoiser != "none"
+    if device.type == "cuda" and recipe.loss.name in LOSSES and not frozen:
         peak = devices * matrix_rate(device)
         share = rate * operations_of_sample(recipe, card) / peak
         speed |= {"matrix_rate": peak, "matrix_share": share}

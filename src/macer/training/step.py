@@ -1,7 +1,7 @@
 """One step of Algorithm 1, and the state it acts on."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -26,6 +26,7 @@ from macer.training.augment import augment
 from macer.training.average import update_average
 from macer.training.batches import Resident, feed
 from macer.training.epochs import updated_weights, weights_are_due
+from macer.training.freezing import freeze
 from macer.training.optimizers import make_optimizer
 from macer.training.plan import Plan, epoch_plan, inputs_of_step, part_of_batch
 from macer.training.pseudo_labels import loss_weights
@@ -43,6 +44,7 @@ class Trainer:
         *,
         teacher: nn.Module | None = None,
         ranks: Ranks = SINGLE,
+        new: Collection[str] = (),
     ) -> None:
         self.recipe = recipe = completed(recipe)
         self.device = device
@@ -53,7 +55,9 @@ class Trainer:
         self.model = model.to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         channels, height, width = split.images.shape[1:]
-        fused = bf16 and device.type == "cuda"
+        self.frozen = freeze(model, recipe)
+        # A fused network has parts of its own, which would not stay in eval mode.
+        fused = bf16 and device.type == "cuda" and not self.frozen.names
         self.network = for_training(model, (channels, height, width)) if fused else model
         self.feed = feed(split.images, recipe, device, self.size)
         self.labels = torch.from_numpy(split.labels).to(device)
@@ -61,7 +65,9 @@ class Trainer:
         self.draw_weights = torch.ones(len(split.images), dtype=torch.float64)
         self.teacher = teacher
         self._inputs = inputs_of_step(self.size, device)
-        self.optimizer = make_optimizer(recipe, model, self._inputs.lr)
+        self.optimizer = make_optimizer(
+            recipe, model, self._inputs.lr, new=new, new_lr=self._inputs.new_lr
+        )
         self._objective = find_objective(recipe.loss.name)
         self._settings: dict[str, Any] = dict(recipe.loss)
         if "lam" in recipe.loss:
@@ -130,6 +136,7 @@ class Trainer:
         inputs.offsets.copy_(plan.offsets)
         inputs.flips.copy_(plan.flips)
         inputs.lr.fill_(learning_rate(recipe, epoch))
+        inputs.new_lr.fill_(learning_rate(recipe, epoch) * recipe.new_lr_factor)
         inputs.lam.fill_(trade_off(recipe, epoch))
         # Early steps average over fewer weights, or θ̄ would stay near the initial ones.
         inputs.decay.fill_(min(recipe.ema, (1 + self.step) / (10 + self.step)))
@@ -158,6 +165,7 @@ class Trainer:
     def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
         self.network.train()
+        self.frozen.keep_in_eval_mode()
         statistics = pack(self.model.buffers())
         batch = Batch(
             network=self.network,
@@ -221,7 +229,7 @@ class Trainer:
         unpack({t: torch.where(bad, statistics[t], after[t]) for t in after}, self.model.buffers())
         if self.recipe.ema:
             share = torch.where(bad, 0.0, 1 - self._inputs.decay)
-            update_average(self.average, self.model, share)
+            update_average(self.average, self.model, share, self.frozen.names)
         self.loss_sum += torch.where(bad, torch.zeros_like(loss), loss)
         self.skipped += bad
 
@@ -308,7 +316,7 @@ class Trainer:
         return {
             name: self.optimizer.state[p]["momentum_buffer"]
             for name, p in self.model.named_parameters()
-            if "momentum_buffer" in self.optimizer.state[p]
+            if "momentum_buffer" in self.optimizer.state.get(p, {})
         }
 
 

@@ -1,0 +1,66 @@
+"""The pace of a network on this machine: the real sampler, timed for a few seconds."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from macer.certification.budget import Pace
+from macer.certification.settings import as_images
+from macer.certification.target import Target, prepare
+from macer.models.inference import resolve_precision
+from macer.smoothing.copies import CHUNK
+from macer.smoothing.sampling import Sampler, network_rows
+from macer.smoothing.streams import Purpose
+from macer.smoothing.threads import networks_for_threads
+from macer.system.progress import bar
+from macer.system.rates import steady_rate
+
+
+def measured_pace(
+    target: Target,
+    *,
+    device: torch.device,
+    precision: str = "auto",
+    betas: tuple[float, ...] = (),
+    exact: bool = True,
+    row_by_row: bool = False,
+    batch_size: int | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Pace:
+    """Prepare and try a network as certification does, then sample it for about three seconds.
+
+    Weights and image do not matter: all images of a shape take the same time.
+
+    Args:
+        betas: inverse temperatures at which a soft bound needs moments.
+    """
+    started = clock()
+    precision = resolve_precision(precision, device)
+    model = prepare(target, precision=precision, row_by_row=row_by_row, device=device)
+    _ = model.outputs  # which a journal has
+    random = torch.Generator().manual_seed(0)
+    image = torch.randint(256, (1, *target.shape), dtype=torch.uint8, generator=random)
+    sampler = Sampler(
+        model=model.network, images=as_images(image.to(device), exact=exact), sigma=target.sigma,
+        seed=0, betas=betas, batch_size=batch_size, row_by_row=row_by_row,
+    )  # fmt: skip
+    sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
+    preparation = clock() - started
+    on_cpu = device.type == "cpu"
+    threads = torch.get_num_threads() if on_cpu else 1
+    threads = len(networks_for_threads(model.network, threads))
+    return Pace(
+        _samples_per_second(sampler, threads * sampler.task * CHUNK, clock),
+        preparation,
+        threads,
+        sampler.task,
+        network_rows(device, batch_size, target.shape, row_by_row=row_by_row),
+        padded=not on_cpu,
+    )
+
+
+def _samples_per_second(sampler: Sampler, least: int, clock: Callable[[], float]) -> float:
+    """Args: least: the fewest samples that keep all threads at work."""
+    with bar("measuring", 1, "rounds", transient=True):
+        return steady_rate(lambda num: sampler.draw(num, Purpose.PROBE), least, clock=clock)

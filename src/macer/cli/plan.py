@@ -1,0 +1,332 @@
+"""`macer plan`: what a certification, and a training before it, take on this machine."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
+from macer.cli.printing import Result, print_line, print_table
+from macer.errors import Mistake
+from macer.recipes import TrainRecipe, Whole
+from macer.system.text import duration, shape_text
+
+if TYPE_CHECKING:
+    import torch
+
+    from macer.certification.budget import Case, RadiusBudget
+    from macer.certification.target import Target
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class TrainingBudget:
+    """What a training takes, validation apart."""
+
+    recipe: str
+    epochs: int
+    steps: int
+    samples_per_second: float
+    seconds: float
+    cost: float | None
+
+
+def plan(
+    target: str | None = None,
+    /,
+    *,
+    radius: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
+    images: Whole = 500,
+    n0: Whole = 100,
+    n: Whole = 100_000,
+    alpha: float = 0.001,
+    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] = "clopper-pearson",
+    sigma: float | None = None,
+    dataset: str | None = None,
+    data: Data = None,
+    shape: str | None = None,
+    classes: Whole | None = None,
+    train: str | None = None,
+    price: float | None = None,
+    exact: bool = True,
+    row_by_row: bool = False,
+    precision: Precision = "auto",
+    batch_size: Whole | None = None,
+    code: Code = (),
+    device: Device = "auto",
+) -> Result:
+    """Say beforehand what a certification takes here: samples, time and cost.
+
+    The network is prepared and tried as certify does it, then sampled for about three seconds.
+
+    Parameters
+    ----------
+    target
+        A run folder, a model file, zoo:NAME, package.module:function, or a network that macer
+        knows, such as resnet110; weights do not matter. With train, the recipe's by default.
+    radius
+        Radii that images are to be certified at.
+    images
+        Number of images.
+    n0
+        Samples that select the class.
+    n
+        Other samples that bound its probability.
+    alpha
+        Probability that a certificate is false, for each image.
+    bound
+        Bound of the certificates, as for certify.
+    sigma
+        Noise level; needed only for a function or a network by name.
+    dataset
+        Data set whose shape and classes a function or a network by name takes.
+    shape
+        Instead of a data set: channels, height and width, such as 3x32x32.
+    classes
+        Instead of a data set: the number of classes.
+    train
+        Time a few steps of this recipe on its training images too.
+    price
+        What an hour of this machine costs.
+    exact
+        Integer noise, as certify draws it for 8-bit images.
+    row_by_row
+        Show the network one noisy image at a time.
+    batch_size
+        Noisy images the network sees at once.
+    """
+    from macer.certification.budget import Case
+    from macer.certification.pace import measured_pace
+    from macer.losses import load_recipe
+
+    recipe = load_recipe(train, code=code) if train else None
+    _check_numbers(images=images, batch_size=batch_size, classes=classes, price=price)
+    model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
+    _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
+    processor = chosen_device(device)
+    pace = measured_pace(
+        model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
+        betas=_betas(bound), batch_size=batch_size,
+    )  # fmt: skip
+    case = Case(pace, images, model.sigma, alpha, n0, n, bound, price)
+    training = _training(train, recipe, data, code, processor, price) if train and recipe else None
+    return _print_plan(model, case, radius, training, processor)
+
+
+def _check_numbers(**numbers: float | None) -> None:
+    for name, value in numbers.items():
+        least = 0 if name == "price" else 1
+        if value is not None and not least <= value < float("inf"):
+            raise Mistake(f"{name} must be at least {least}, got {value:g}")
+
+
+def _check_settings(
+    radii: tuple[float, ...], *, sigma: float, n0: int, n: int, alpha: float, bound: str
+) -> None:
+    """Refuse what can never succeed, before anything is measured."""
+    from macer.certification.reach import check_reach
+    from macer.certification.settings import check_settings
+
+    check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, bound=bound)
+    for radius in radii:
+        check_reach(radius, n=n, sigma=sigma, alpha=alpha, bound=bound)
+
+
+def _betas(bound: str) -> tuple[float, ...]:
+    """The inverse temperatures at which soft moments are taken; their number decides the time."""
+    from macer.certification.largest_radius import Kind, soft_betas
+
+    return soft_betas([Kind(bound, 1.0)])
+
+
+def _target(
+    name: str | None,
+    recipe: TrainRecipe | None,
+    sigma: float | None,
+    dataset: str | None,
+    data: Data,
+    shape: str | None,
+    classes: int | None,
+    code: Code,
+) -> "Target":
+    """The network to plan for; one of a recipe has the recipe's σ and data set."""
+    from macer.certification.target import is_trained, trained_target, untrained_target
+
+    if name is None and recipe is None:
+        raise Mistake("target must be given without train; name a run or a network")
+    if name is not None and is_trained(name):
+        known, _ = trained_target(name, code=code)
+        _check_left_out(name, dataset=dataset, shape=shape, classes=classes)
+        if sigma not in (None, known.sigma):
+            raise Mistake(f"sigma must be {known.sigma}, that of {name}, got {sigma}")
+        return known
+    if recipe is not None:
+        name, sigma = name or recipe.model, recipe.sigma if sigma is None else sigma
+        dataset = dataset or (None if shape else recipe.dataset)
+    assert name is not None
+    if sigma is None:
+        raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
+    size, count = _images(name, dataset, data, shape, classes)
+    return untrained_target(name, sigma=sigma, shape=size, num_classes=count)
+
+
+def _check_left_out(name: str, **settings: object) -> None:
+    for setting, value in settings.items():
+        if value is not None:
+            raise Mistake(f"{setting} must be left out for {name}, which has its own, got {value}")
+
+
+def _images(
+    name: str, dataset: str | None, data: Data, shape: str | None, classes: int | None
+) -> tuple[Shape, int]:
+    """The shape and the number of classes: given, or those of a data set."""
+    from macer.data.sets import DATASETS, classes_of, load
+
+    if shape is not None and classes is not None:
+        _check_left_out("a shape and classes", dataset=dataset)
+        return _shape(shape), classes
+    if dataset is None:
+        raise Mistake(
+            f"dataset must be given to plan for {name}; add --dataset NAME, or --shape and "
+            "--classes"
+        )
+    count = classes or len(classes_of(dataset, data))
+    if shape is not None:
+        return _shape(shape), count
+    size = DATASETS[dataset].shape or load(dataset, "test", data).images.shape[1:]
+    return (size[0], size[1], size[2]), count
+
+
+def _shape(text: str) -> Shape:
+    sizes = re.fullmatch(r"([1-9]\d{0,5})[x×,]([1-9]\d{0,5})[x×,]([1-9]\d{0,5})", text, re.ASCII)
+    if sizes is None:
+        raise Mistake(f"shape must be channels, height and width, such as 3x32x32, got {text}")
+    channels, height, width = map(int, sizes.groups())
+    return channels, height, width
+
+
+def _training(
+    name: str,
+    recipe: TrainRecipe,
+    data: Data,
+    code: Code,
+    device: "torch.device",
+    price: float | None,
+) -> TrainingBudget:
+    """Time a few steps of a recipe on its data."""
+    from macer.certification.budget import cost
+    from macer.data.sets import classes_of, load
+    from macer.system.progress import bar
+    from macer.training.beginning import first_trainer
+    from macer.training.speed import steps_per_second
+
+    split = load(recipe.dataset, "train", data)
+    with bar("taking training steps", 1, "rounds", transient=True):
+        trainer = first_trainer(
+            recipe, split, classes_of(recipe.dataset, data), device=device, code=code
+        )
+        rate = steps_per_second(trainer)
+    steps = recipe.epochs * trainer.steps_per_epoch
+    seconds = steps / rate
+    return TrainingBudget(
+        name, recipe.epochs, steps, rate * trainer.samples, seconds, cost(seconds, price)
+    )
+
+
+def _print_plan(
+    model: "Target",
+    case: "Case",
+    radii: tuple[float, ...],
+    training: TrainingBudget | None,
+    device: "torch.device",
+) -> Result:
+    from macer.certification.budget import cost
+
+    pace, asked = case.pace, case.size(case.n)
+    sizes, needs = case.sizes(), [case.radius(radius) for radius in radii]
+    seconds = asked.seconds + (training.seconds if training else 0.0)
+    place = f"{pace.threads} threads" if device.type == "cpu" else device.type
+    print_line(
+        f"{model.name}, {shape_text(model.shape)} images, {place}: "
+        f"{_rate(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"
+    )
+    print_line(f"σ {case.sigma:g}, α {case.alpha:g}, n0 {case.n0:,}, {case.bound}")
+    priced = case.price is not None
+    header = ("n", "largest radius", "an image", f"{case.images:,} images", "cost")
+    rows = [
+        (
+            f"{size.n:,}", _down(size.radius), duration(size.seconds_per_image),
+            duration(size.seconds), _money(size.cost),
+        )
+        for size in sizes
+    ]  # fmt: skip
+    print_table(header[: 4 + priced], [row[: 4 + priced] for row in rows])
+    _print_radii(case, needs)
+    saved = case.saved_by_score()
+    print_line(f"--score saves {duration(saved)} for each image whose selected class is wrong.")
+    if training:
+        _print_training(training, seconds, cost(seconds, case.price), case)
+    return {
+        "target": model.name, "device": device.type, "threads": pace.threads,
+        "shape": list(model.shape), "sigma": case.sigma, "alpha": case.alpha, "bound": case.bound,
+        "n0": case.n0, "n": case.n, "images": case.images, "price": case.price,
+        "samples_per_second": pace.samples_per_second, "preparation_seconds": pace.preparation,
+        "sizes": sizes, "radii": needs, "saved_by_score": saved, "training": training,
+        "seconds": seconds, "cost": cost(seconds, case.price),
+    }  # fmt: skip
+
+
+def _print_radii(case: "Case", needs: "list[RadiusBudget]") -> None:
+    """What each radius needs, and how soon `certify --radius` decides it."""
+    from macer.certification.budget import TRUE_RADII
+
+    if not needs:
+        return
+    shares = [f"{share:g} R" for share in TRUE_RADII]
+    rows = []
+    for need in needs:
+        samples = [f"{early.samples:,.0f}" for early in need.early] or ["–"] * len(shares)
+        rows.append((f"{need.radius:g}", f"{need.p_a:.4f}", f"{need.least_n:,}", *samples))
+    print_line("Samples by `certify --radius R` for an image whose true radius is …")
+    print_table(("R", "p_A above", "least n", *shares), rows)
+    for need in needs:
+        if not need.early:
+            print_line(f"R = {need.radius:g}: --radius needs n of at least {need.least_n_early:,}.")
+            continue
+        likely = dict(zip(TRUE_RADII, need.early, strict=True))[1.5]
+        print_line(
+            f"R = {need.radius:g}: {case.images:,} images robust to 1.5 R take "
+            f"{duration(likely.seconds)} with it{_for(likely.cost)}."
+        )
+
+
+def _print_training(
+    training: TrainingBudget, seconds: float, price: float | None, case: "Case"
+) -> None:
+    print_line(
+        f"Training {training.recipe}, without validation: {training.steps:,} steps at "
+        f"{_rate(training.samples_per_second)} samples/s,"
+    )
+    print_line(f"  {duration(training.seconds)}{_for(training.cost)}.")
+    print_line(f"Training, then n = {case.n:,}: {duration(seconds)}{_for(price)}.")
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:{',.0f' if rate >= 10 else '.2g'}}"
+
+
+def _for(cost: float | None) -> str:
+    return "" if cost is None else f", cost {_money(cost)}"
+
+
+def _money(cost: float | None) -> str:
+    return "" if cost is None else f"{cost:,.2f}"
+
+
+def _down(radius: float) -> str:
+    """A radius in four digits, rounded down."""
+    from macer.certification.table import rounded_down
+
+    return str(rounded_down(radius, 4))

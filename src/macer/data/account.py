@@ -1,0 +1,79 @@
+"""What was read from a folder of photographs: counts, and the names of what was not read."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+_SHOWN = 3  # names in a line; lists of all are written beside the results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What was read, converted, left out and found twice in one split."""
+
+    split: str  # the name of its folder
+    images: int
+    classes: int
+    size: tuple[int, int]  # height, width
+    resized: bool
+    megabytes: float  # of memory
+    forms: Counter[str]
+    converted: Counter[str]
+    skipped: Sequence[tuple[str, str]] = ()  # files that are no images, and why
+    damaged: Sequence[tuple[str, str]] = ()
+    empty: Sequence[str] = ()  # classes
+    unread: Sequence[str] = ()  # folders beside the two splits
+    twice: Sequence[tuple[str, str]] = ()  # a file, and one before it with the same pixels
+    relabelled: int = 0  # of them, under another class
+    shared: Sequence[tuple[str, str]] = field(default=())  # a file, and one of the other split
+
+    def lines(self) -> list[str]:
+        """The account in one line, and one more for each thing to look at."""
+        lines = [f"{self.split}: {self._summary()}"]
+        if self.damaged:
+            names = _some(name for name, _ in self.damaged)
+            lines.append(f"{self.split}: left out {_files(self.damaged)} that are damaged: {names}")
+        if self.empty:
+            lines.append(f"{self.split}: no images in the classes {', '.join(self.empty)}")
+        if self.unread:
+            lines.append(f"not read, since there is a test folder: {', '.join(self.unread)}")
+        if self.twice:
+            other = f", {self.relabelled} of them in two classes" if self.relabelled else ""
+            pairs = _some(f"{again} is {first}" for again, first in self.twice)
+            lines.append(f"{self.split}: {len(self.twice):,} found twice{other}: {pairs}")
+        if self.shared:
+            pairs = _some(f"{name} is {other}" for name, other in self.shared)
+            lines.append(f"{len(self.shared):,} images are in training and test both: {pairs}")
+        return lines
+
+    def _summary(self) -> str:
+        height, width = self.size
+        how = "the middle of each resized to" if self.resized else "of"
+        parts = [
+            f"{self.images:,} images in {self.classes} classes: {_counts(self.forms)}",
+            f"{how} {width}×{height} pixels, {self.megabytes:,.1f} MB in memory",
+        ]
+        if self.converted:
+            parts.append(_counts(self.converted))
+        if self.skipped:
+            names = _some(name for name, _ in self.skipped)
+            parts.append(f"skipped {_files(self.skipped)} that are no images: {names}")
+        return "; ".join(parts)
+
+    def left_out(self) -> list[tuple[str, str]]:
+        """Every file that was not read, and why."""
+        return sorted([*self.skipped, *self.damaged])
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counter.most_common())
+
+
+def _files(files: Sequence[object]) -> str:
+    return f"{len(files):,} file{'s' if len(files) != 1 else ''}"
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {more:,} others" if more > 0 else "")

@@ -1,0 +1,149 @@
+"""The beginning of a training: its data, its first weights and its trainer, checked."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from macer.data.fingerprint import channel_statistics
+from macer.data.image_files import ImageFiles
+from macer.data.sets import DATASETS, Split
+from macer.errors import Mistake
+from macer.models.normalisation import Normalisation, named_normalisation
+from macer.recipes import TrainRecipe
+from macer.runs.model_file import ModelCard
+from macer.runs.run import Run
+from macer.smoothing.streams import Purpose, stream
+from macer.system.processes import SINGLE, Ranks
+from macer.training.arguments import (
+    check_memory,
+)
+from macer.training.held_out import hold_out
+from macer.training.initial import begin, check_unseen, check_use, find_initial
+from macer.training.pseudo_labels import without_hidden_labels
+from macer.training.step import Trainer
+from macer.training.teachers import Teachers, load_teachers
+
+
+def with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
+    """The recipe with the name of the data set that the images come from.
+
+    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
+    checked by their hash.
+    """
+    began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
+    if began and began.get("dataset") == recipe.dataset:
+        return recipe
+    return replace(recipe, dataset=split.dataset)
+
+
+class Start(NamedTuple):
+    """A model as its training begins."""
+
+    model: nn.Sequential
+    record: dict[str, Any] | None  # what the manifest says of the file that its weights are from
+    read: bool  # whether that file was read just now
+
+
+def start_of(
+    init: Path | str | None,
+    recipe: TrainRecipe,
+    card: ModelCard,
+    run: Run,
+    data_sha256: str,
+    *,
+    resume: bool,
+) -> Start:
+    """A fresh model, or one with the weights of a file; a checkpoint may replace them later."""
+    initial = find_initial(init, run, resume=resume)
+    model = _fresh_model(recipe, card)
+    record: dict[str, Any] | None = None
+    if initial:
+        check_unseen(initial, recipe, data_sha256)
+        record = begin(model, initial, recipe, card)
+    elif resume and run.manifest.is_file():
+        record = run.read_manifest().get("init")
+    check_use(recipe, record)
+    return Start(model, record, read=initial is not None)
+
+
+def _fresh_model(recipe: TrainRecipe, card: ModelCard) -> nn.Sequential:
+    torch.manual_seed(int(stream(recipe.seed, Purpose.INITIALISATION).integers(2**63)))
+    return card.build()
+
+
+def trainer_of(
+    recipe: TrainRecipe,
+    start: Start,
+    training: Split,
+    teachers: Teachers,
+    device: torch.device,
+    ranks: Ranks,
+) -> Trainer:
+    """The trainer of a model as its training begins."""
+    teacher = teachers["teacher"].model if "teacher" in teachers else None
+    new = start.record["new"] if start.record else ()
+    return Trainer(recipe, start.model, training, device, teacher=teacher, ranks=ranks, new=new)
+
+
+def first_trainer(
+    recipe: TrainRecipe,
+    split: Split,
+    classes: Sequence[str],
+    *,
+    device: torch.device,
+    code: Collection[str] = (),
+) -> Trainer:
+    """The trainer as `train` begins with it, of a recipe with all settings; nothing is written."""
+    check_images(split, recipe)
+    training, _ = hold_out(split, recipe)
+    training = without_hidden_labels(training, recipe)
+    check_memory(recipe, split.images.shape[1:], device)
+    card = card_of(recipe, training, tuple(classes))
+    start = Start(_fresh_model(recipe, card), None, read=False)
+    teachers = load_teachers(recipe, card, device, code=code)
+    return trainer_of(recipe, start, training, teachers, device, SINGLE)
+
+
+def check_images(split: Split, recipe: TrainRecipe) -> None:
+    """Refuse what can be done only with images in memory, or only with images in files."""
+    if isinstance(split.images, ImageFiles):
+        for name in ("crop", "drop_epoch", "pseudo"):
+            if value := getattr(recipe, name):
+                raise Mistake(f"{name} must be left out with {recipe.dataset}, got {value}")
+    elif recipe.resized_crop:
+        raise Mistake(
+            f"resized_crop must be 0 with {recipe.dataset}, got {recipe.resized_crop}; use crop"
+        )
+    size = min(split.images.shape[2:])
+    if recipe.crop > size:
+        raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
+
+
+def card_of(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
+    """What the model file will say of the model."""
+    mean, std = _normalisation(recipe, split)
+    shape = tuple(int(size) for size in split.images.shape[1:])
+    return ModelCard(
+        architecture=recipe.model,
+        classes=classes,
+        shape=(shape[0], shape[1], shape[2]),
+        mean=mean,
+        std=std,
+        sigma=recipe.sigma,
+        dataset=recipe.dataset,
+        denoiser=recipe.denoiser,
+    )
+
+
+def _normalisation(recipe: TrainRecipe, split: Split) -> Normalisation:
+    """What the recipe names, or the statistics of the data set or of the training images."""
+    if recipe.normalise != "data":
+        return named_normalisation(recipe.normalise, split.images.shape[1], also="data")
+    known = DATASETS.get(recipe.dataset)
+    if known and known.mean and known.std:
+        return Normalisation(known.mean, known.std)
+    return Normalisation(*channel_statistics(split))

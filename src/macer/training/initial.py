@@ -1,0 +1,116 @@
+"""What a network begins with: fresh weights, or those of a file, a run or a model of the zoo."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from macer.errors import Mistake
+from macer.models.denoisers import Denoised
+from macer.models.normalisation import Normalisation, check_normalisation
+from macer.models.weights import Weights, load_weights, read_weights
+from macer.recipes import TrainRecipe
+from macer.runs.checkpoints import has_checkpoint
+from macer.runs.model_file import ModelCard
+from macer.runs.run import Run
+from macer.runs.trained_model import check_source, model_file
+from macer.runs.zoo import in_zoo
+from macer.system.progress import note
+from macer.system.typed import require_type
+
+
+class Initial(NamedTuple):
+    """The weights that a training begins with, if it does not begin with fresh ones."""
+
+    target: Path | str  # as the user wrote it
+    weights: Weights
+
+
+def find_initial(init: Path | str | None, run: Run, *, resume: bool) -> Initial | None:
+    """Read what a training begins with; a run that has a checkpoint begins with that alone.
+
+    Args:
+        init: a file of torch.save or of safetensors, a run folder, or zoo:NAME.
+    """
+    require_type("init", init, Path | str | None, "a file of weights, a run or zoo:NAME")
+    resumed = resume and run.manifest.is_file()
+    recorded = run.read_manifest().get("init") if resumed else None
+    if resumed and recorded is None and init is not None:
+        raise Mistake(
+            f"init must be left out to resume {run.folder}, which began without one, got {init}"
+        )
+    if resumed and has_checkpoint(run):
+        return None
+    if init is None:
+        if recorded is not None:
+            raise Mistake(
+                f"init must be given to resume {run.folder}, which has no checkpoint yet; add "
+                f"--init {recorded.get('file')}"
+            )
+        return None
+    initial = _read(init)
+    if recorded is not None and recorded.get("sha256") != initial.weights.sha256:
+        raise Mistake(
+            f"init must be the file that {run.folder} began with; the SHA-256 of {init} differs"
+        )
+    return initial
+
+
+def _read(init: Path | str) -> Initial:
+    path = Path(init)
+    file = model_file(init) if in_zoo(init) or path.is_dir() else path
+    weights = read_weights(file)
+    check_source(init, file, weights.sha256)
+    return Initial(init, weights)
+
+
+def begin(
+    model: nn.Sequential, initial: Initial, recipe: TrainRecipe, card: ModelCard
+) -> dict[str, Any]:
+    """Load the initial weights into a fresh model; return what the manifest says of them."""
+    weights, network = initial.weights, model.get_submodule("1")
+    if isinstance(network, Denoised):
+        place = load_weights(network.classifier, weights, recipe.model)
+        new = [f"1.denoiser.{name}" for name, _ in network.denoiser.named_parameters()]
+    else:
+        place = load_weights(network, weights, recipe.model, num_classes=len(card.classes))
+        new = [f"1.{name}" for name in place.new]
+        if new:
+            note(f"{weights.path} knows other classes: {', '.join(place.new)} begin anew")
+    given = Normalisation(card.mean, card.std)
+    check_normalisation(weights, place, recipe.model, given=given, asked=recipe.normalise)
+    target = initial.target
+    name = str(target) if in_zoo(target) else Path(target).resolve().name
+    return {"file": name, "sha256": weights.sha256, "new": new}
+
+
+def check_use(recipe: TrainRecipe, record: dict[str, Any] | None) -> None:
+    """Refuse settings that need initial weights, or that have no effect with these.
+
+    Args:
+        record: what the manifest says of the initial weights; None for fresh ones.
+    """
+    if recipe.loss.name == "denoising" and recipe.denoiser == "none":
+        raise Mistake("denoiser must be given with the loss denoising; add --denoiser dncnn")
+    if recipe.denoiser != "none" and record is None:
+        raise Mistake(
+            f"init must be given with a denoiser, for {recipe.model}'s weights; add --init FILE"
+        )
+    if recipe.new_lr_factor != 1 and not (record and record["new"]):
+        reason = "with an init that gives every weight" if record else "without an init"
+        raise Mistake(f"new_lr_factor must be 1 {reason}, got {recipe.new_lr_factor}")
+
+
+def check_unseen(initial: Initial, recipe: TrainRecipe, data_sha256: str) -> None:
+    """Refuse a run that learnt from the images that are held out; say if nobody knows."""
+    if not recipe.held_out:
+        return
+    init, run = initial.target, Run(Path(initial.target))
+    manifest = run.read_manifest() if run.manifest.is_file() else {"recipe": None}
+    if manifest["recipe"] is None:
+        note(f"{init} may have learnt from the held-out images, whose scores are then too high")
+    elif manifest["data_sha256"] == data_sha256 and run.read_recipe().held_out < recipe.held_out:
+        raise Mistake(
+            f"init must be a run that held out at least {recipe.held_out} images too, got {init}; "
+            f"train it with --held-out {recipe.held_out}"
+        )
