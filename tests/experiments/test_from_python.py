@@ -132,19 +132,28 @@ def test_a_mistake_in_certify_is_one_line(run, test_data, tmp_path, arguments, m
     assert not (tmp_path / "none").exists()
 
 
+def test_a_run_certifies_the_test_images_that_its_training_was_given(run, test_data, tmp_path):
+    split = tiny_split(seed=0)
+    again = train(
+        tiny_recipe(), (split.images, split.labels), CLASSES, tmp_path / "again", test=test_data
+    )
+    mine, theirs = again.certify(stop=3, **FEW), run.certify(test_data, stop=3, out=tmp_path, **FEW)
+    assert [r.certificate for r in mine] == [r.certificate for r in theirs]
+
+
 def test_a_run_of_arrays_needs_its_test_images(run):
-    with pytest.raises(Mistake, match="^data must be given to certify a run that was trained on"):
+    with pytest.raises(Mistake, match=r"^data must be given to certify a run that was trained on"):
         run.certify()
 
 
 def test_labels_beyond_the_models_classes_are_refused(run, test_data):
     images, labels = test_data
-    with pytest.raises(Mistake, match="^labels must be below 3, the model's number of classes"):
+    with pytest.raises(Mistake, match=r"^labels must be below 3, the number of classes"):
         run.certify((images, labels + 1))
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(Mistake, match="^no run in .*: expected .*model.safetensors$"):
+    with pytest.raises(Mistake, match=r"^no run in .*: expected .*model.safetensors$"):
         open_run(tmp_path)
-    with pytest.raises(Mistake, match="^logs must name at least one run or log file, got none$"):
+    with pytest.raises(Mistake, match=r"^logs must name at least one run or log file, got none$"):
         report([])

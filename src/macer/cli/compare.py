@@ -97,13 +97,12 @@ def compare(
     loaded = {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)}
     entries = comparison.compare(
         variants(
-            {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)},
+            {
+                run: recipe.changed(dataset=sized(dataset or recipe.dataset, photographs.size))
+                for run, recipe in loaded.items()
+            },
             read_values(vary),
         ),
-        {
-            run: recipe.changed(dataset=sized(dataset or recipe.dataset, photographs.size))
-            for run, recipe in loaded.items()
-        },
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
