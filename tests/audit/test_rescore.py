@@ -22,7 +22,7 @@ from macer.report.logs import read_log
 from macer.report.scores import average_certified_radius
 from macer.runs.zoo import FOLDER, zoo_names
 from macer.smoothing.bounds import bound_named
-from macer.smoothing.radius import radius_lower
+from macer.smoothing.confidence import radius_lower
 from macer.smoothing.tally import Tally
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -17,14 +17,11 @@ import torch
 from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
-from macer.certification.data_set import (
-    blocks_of,
-    certify_by_recipes,
-    plan_certification,
-)
+from macer.certification.data_set import blocks_of, certify_by_recipes
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
 from macer.certification.largest_radius import Kind, certify
+from macer.certification.preparation import plan_certification
 from macer.certification.table import write_table
 from macer.certification.target import find_target, weights_digest
 from macer.cli.app import main
@@ -579,7 +576,7 @@ def test_what_a_recipe_asks_for_reaches_certify(
     how = {"kinds": [Kind("clopper-pearson", 3.0), Kind("bernstein", 2.0)]}
     assert asked == {
         **{"n0": 7, "n": 70, "alpha": 0.02, "seed": 5, "exact": False, "sigma": 0.75},
-        **{"row_by_row": True, "betas": (2.0,)},
+        **{"row_by_row": True, "betas": (2.0,), "num_classes": None},
         **{"labels": [3, 4] if score else None, "indices": [8, 9], "batch_size": 300},
         **({"progress": progress.append} | (how if radius is None else {"radius": radius})),
     }

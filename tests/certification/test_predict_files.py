@@ -17,7 +17,8 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
-from macer.runs.run import ModelCard, Run
+from macer.runs.model_file import ModelCard
+from macer.runs.run import Run
 from macer.runs.trained_model import load_model, save_model
 from macer.smoothing.sampling import Sampler
 from macer.training.loop import train

@@ -18,7 +18,7 @@ from macer.certification.reach import (
 )
 from macer.errors import Mistake
 from macer.smoothing.bounds import BOUNDS, bound_named
-from macer.smoothing.radius import radius_lower
+from macer.smoothing.confidence import radius_lower
 from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
 
 WORDS = {Verdict.OPEN: "open", Verdict.ROBUST: "robust", Verdict.GIVEN_UP: "given up"}

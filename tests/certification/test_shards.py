@@ -12,8 +12,9 @@ import torch
 from examples import bytes_of
 from processes import torchrun
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
 from macer.certification.journal import Contents
+from macer.certification.preparation import plan_certification
 from macer.certification.shards import certify_together, gather, merge_journals
 from macer.certification.target import find_target
 from macer.cli.app import main

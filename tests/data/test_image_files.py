@@ -16,7 +16,7 @@ from macer.data.fingerprint import fingerprint
 from macer.data.image_files import random_box, read_middle
 from macer.data.sets import Split, classes_of, load, located
 from macer.models.build import build_model
-from macer.runs.run import ModelCard
+from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import load_model, save_model
 from macer.training.loop import train
 from macer.training.validation import validate

@@ -152,10 +152,3 @@ def test_an_image_too_large_too_deep_or_damaged_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)  # Pillow raises above twice of it
     with refused(f"{path} must have at most 4,095 pixels: Image size (4096 pixels)"):
         load("folder", "test", tmp_path)
-
-
-def test_a_folder_val_where_test_is_expected_is_named(tmp_path):
-    for split in ("train", "val"):
-        write_image(tmp_path / split / "a" / "0.png", 0)
-    with refused(f"no folder {tmp_path / 'test'}; rename {tmp_path / 'val'} to it, if it has"):
-        load("folder", "test", tmp_path)

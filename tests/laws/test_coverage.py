@@ -22,9 +22,8 @@ from torch.nn.functional import one_hot
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.conclusions import conclude
 from macer.certification.largest_radius import certify, predict
-from macer.smoothing.confidence import clopper_pearson_lower
+from macer.smoothing.confidence import clopper_pearson_lower, radius_lower
 from macer.smoothing.exact_noise import BITS, levels
-from macer.smoothing.radius import radius_lower
 from macer.smoothing.tally import Tally
 
 pytestmark = pytest.mark.slow

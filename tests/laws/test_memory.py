@@ -11,7 +11,8 @@ import torch
 from processes import surroundings
 from torch import nn
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
+from macer.certification.preparation import plan_certification
 from macer.certification.target import Target, weights_digest
 from macer.data.sets import Split
 from macer.recipes import CertifyRecipe

@@ -13,8 +13,9 @@ import torch
 from processes import surroundings
 from torch import nn
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
 from macer.certification.journal import read_journal
+from macer.certification.preparation import plan_certification
 from macer.certification.target import Target, weights_digest
 from macer.data.sets import Split, load
 from macer.models.networks import lenet

@@ -11,7 +11,8 @@ import torch
 from walks import walk
 
 import macer
-from macer.certification.data_set import Certification, certify_data_set, plan_certification
+from macer.certification.data_set import Certification, certify_data_set
+from macer.certification.preparation import plan_certification
 from macer.certification.target import Target, find_target
 from macer.cli.app import main
 from macer.data.sets import Split, classes_of, load
@@ -90,7 +91,7 @@ def train_one_step(_: Path) -> Callable[[], object]:
 
 # By how many files each may be followed.
 WORKS = {
-    "certify": (certify_command, 55),
+    "certify": (certify_command, 70),
     "macer.certify": (certify_in_python, 25),
     "find model and data": (find_model_and_data, 25),
     "plan": (plan, 25),

@@ -71,14 +71,6 @@ def test_a_note_tells_which_classes_are_given_up() -> None:
     assert len(tabulate([with_classes(log, classes, classes)]).notes) == 1
 
 
-def test_a_class_that_is_given_up_has_its_name_where_the_data_set_is_known() -> None:
-    classes = np.repeat([0, 1, 2, 3], 50)
-    log = with_classes(random_log(0), classes, np.repeat([0, 1, 2, 0], 50))
-    for dataset, text in (("cifar10", "3, cat"), ("mnist", "3"), ("folder", "3"), (None, "3")):
-        note = tabulate([replace(log, dataset=dataset)]).notes[1]
-        assert note.startswith(f"random0 gives up class {text} (0 of 50 correct): ")
-
-
 def test_each_log_is_compared_with_the_first() -> None:
     table = tabulate([random_log(i) for i in range(3)])
     first, second, third = (row.difference for row in table.rows)

@@ -16,7 +16,8 @@ from macer.errors import Mistake
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.export import export_model, rounded
-from macer.runs.run import ModelCard, open_run
+from macer.runs.model_file import ModelCard
+from macer.runs.run import open_run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.files import sha256_of_file
 

@@ -19,7 +19,8 @@ from macer.errors import Mistake
 from macer.report.zoo_table import HEADER, catalogue
 from macer.runs import zoo
 from macer.runs.export import export_model
-from macer.runs.run import ModelCard, Run
+from macer.runs.model_file import ModelCard
+from macer.runs.run import Run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.files import sha256_of_file
 from macer.training.loop import train

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macer.errors import Mistake
-from macer.smoothing.confidence import clopper_pearson_lower
-from macer.smoothing.radius import certified_radius, radius_lower
+from macer.smoothing.confidence import clopper_pearson_lower, radius_lower
+from macer.smoothing.radius import certified_radius
 
 mpmath.mp.dps = 40
 

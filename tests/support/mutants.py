@@ -328,7 +328,7 @@ MUTANTS = {
         "certification/test_conclusions.py",
     ),
     "radius of two bounds rounded up": Mutant(
-        "smoothing/radius.py",
+        "smoothing/confidence.py",
         "- sigma / 2 * lost * ULPS",
         "+ sigma / 2 * lost * ULPS",
         "smoothing/test_radius.py",
@@ -376,7 +376,7 @@ MUTANTS = {
         "certification/test_header.py",
     ),
     "other readings of a single radius": Mutant(
-        "certification/data_set.py",
+        "certification/preparation.py",
         "if recipe.radius is not None or recipe.bound not in READINGS:",
         "if recipe.bound not in READINGS:",
         "audit/test_rescore.py",
@@ -1484,7 +1484,7 @@ MUTANTS = {
         "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
     ),
     "soft settings not checked": Mutant(
-        "certification/data_set.py",
+        "certification/preparation.py",
         "for each in recipes:\n",
         "for each in recipes[:1]:\n",
         "certification/test_data_set.py::test_settings_that_make_no_sense_together_are_refused_before_anything_is_written",

@@ -31,7 +31,7 @@ from macer.runs.trained_model import load_model, save_model
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
 from macer.training import saver
-from macer.training.beginning import _card
+from macer.training.beginning import card_of
 from macer.training.loop import Saver, train
 from macer.training.step import Trainer
 from macer.training.validation import Validation
@@ -234,9 +234,9 @@ def test_images_of_ones_own_are_normalised_by_their_own_statistics():
     split = tiny_split(channels=3)
     own = split.images.mean(axis=(0, 2, 3)) / 255
     for dataset, mean in (("folder", own), ("cifar10", (0.4914, 0.4822, 0.4465))):
-        card = _card(tiny_recipe(dataset=dataset, normalise=True), split, CLASSES)
+        card = card_of(tiny_recipe(dataset=dataset, normalise=True), split, CLASSES)
         assert card.mean == pytest.approx(mean, rel=1e-3)
-        assert _card(tiny_recipe(dataset=dataset), split, CLASSES).mean == (0.0,) * 3
+        assert card_of(tiny_recipe(dataset=dataset), split, CLASSES).mean == (0.0,) * 3
 
 
 def test_held_out_images_are_looked_at_with_so_many_samples(tmp_path):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
 
-from macer.runs.run import ModelCard
+from macer.runs.model_file import ModelCard
 from macer.training import speed as module
 from macer.training.speed import (
     count_passes,

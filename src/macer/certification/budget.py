@@ -17,6 +17,7 @@ from macer.certification.reach import (
     p_a_at,
 )
 from macer.smoothing.copies import CHUNK
+from macer.smoothing.sampling import block_size
 from macer.smoothing.sequential import reaches
 
 USUAL_SIZES = (1000, 10_000, 100_000)  # n of a plan's table, beside the one asked for
@@ -49,16 +50,6 @@ class Pace:
         longest = float(math.ceil(full / self.threads) * self.task)
         longest += 0.0 if full % self.threads else rest
         return longest * self.threads * CHUNK / self.samples_per_second
-
-
-def block_size(rows: int, samples: int) -> int:
-    """How many images are certified together.
-
-    Args:
-        rows: that the network sees at once.
-        samples: that an image usually needs.
-    """
-    return max(50 * max(rows, CHUNK) // samples, 1)
 
 
 def _blocks(images: int, size: int) -> Iterator[int]:

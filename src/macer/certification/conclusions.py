@@ -13,7 +13,7 @@ from torch import Tensor
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.errors import Mistake
 from macer.smoothing.bounds import bound_named
-from macer.smoothing.radius import radius_lower
+from macer.smoothing.confidence import radius_lower
 from macer.smoothing.sequential import Verdict, threshold, verdicts
 from macer.smoothing.tally import Tally
 

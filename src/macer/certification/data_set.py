@@ -3,42 +3,34 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer import __version__
-from macer.certification.anytime import ANYTIME, check_seconds, sample_anytime
-from macer.certification.budget import DECIDED_EARLY, block_size
+from macer.certification.anytime import sample_anytime
+from macer.certification.budget import DECIDED_EARLY
 from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
 from macer.certification.journal import Contents, Writer, open_journal
 from macer.certification.largest_radius import Kind, sample_and_certify, soft_betas
 from macer.certification.record import Record
-from macer.certification.settings import as_images, check_settings
+from macer.certification.settings import as_images
 from macer.certification.table import write_table
-from macer.certification.target import PreparedModel, Target, prepare
+from macer.certification.target import PreparedModel
 from macer.data.file_lists import tell, write_file_lists
-from macer.data.fingerprint import fingerprint, pixels_sha256
+from macer.data.fingerprint import pixels_sha256
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
-from macer.smoothing.bounds import READINGS
-from macer.smoothing.copies import CHUNK
-from macer.smoothing.sampling import Progress, Sampler, network_rows
-from macer.smoothing.sequential import check_radius
+from macer.smoothing.sampling import Progress, Sampler, block_size
 from macer.system.files import sha256_of_file
-from macer.system.processor import instruction_set
 from macer.system.progress import bar, note
 from macer.system.signals import sigterm_raises
-from macer.system.text import shape_text
 
 
 @dataclass(frozen=True)
@@ -67,59 +59,6 @@ class Certification:
         return header.n0 + (header.n if header.radius is None else min(header.n, DECIDED_EARLY))
 
 
-def plan_certification(
-    target: Target,
-    split: Split,
-    dataset: str,
-    recipe: CertifyRecipe,
-    *,
-    device: torch.device,
-    batch_size: int | None = None,
-    soft_betas: Sequence[float] = (),
-    part: str = "test",
-    family: int | None = None,
-    seconds: float | None = None,
-) -> Certification:
-    """Check settings and prepare the model.
-
-    Args:
-        dataset: the name of the data set that the split is of.
-        batch_size: noisy images that the network sees at once.
-        soft_betas: certify by Bernstein at these β too, from the same samples.
-        part: of the data set, test or train.
-        family: how many images share the level α, if they do.
-        seconds: go on to the next image after so much time; with the bound anytime.
-    """
-    _check_time(seconds, recipe.bound, soft_betas)
-    precision = resolve_precision(recipe.precision, device)
-    recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
-    recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
-    for each in recipes:
-        _check(target, split, dataset, each, batch_size)
-    model = prepare(target, precision=precision, row_by_row=recipe.row_by_row, device=device)
-    entries: dict[str, Any] = {
-        "macer": __version__,
-        "torch": torch.__version__,
-        "model": target.architecture,
-        "weights_sha256": target.weights_sha256,
-        "dataset": dataset,
-        "data_sha256": fingerprint(split),
-        "split": part,
-        "sigma": target.sigma,
-        "chunk": CHUNK,
-        "rows": network_rows(device, batch_size, target.shape, row_by_row=recipe.row_by_row),
-        "device": device.type,
-        "cpu": instruction_set(device),
-        "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
-        "family": family,
-        "outputs": model.outputs,
-    }
-    headers = tuple(
-        Header(**entries, **asdict(each), also=other_readings(each)) for each in recipes
-    )
-    return Certification(model, split, tuple(recipes), headers, seconds)
-
-
 def certify_data_set(
     certification: Certification,
     indices: Sequence[int],
@@ -137,9 +76,10 @@ def certify_data_set(
     check_out(folder, target.weights_sha256, header.split, own=target.file)
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
-        if folder.parent.name != PARTS:  # a process's own part
-            write_file_lists(certification.split, folder, header.split)
-            tell(certification.split)
+        split = certification.split
+        if split.account is not None and folder.parent.name != PARTS:  # a process's own part
+            write_file_lists(split, folder, header.split)
+            tell(split)
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
         size = block_size(header.rows, certification.usual_samples)
@@ -289,58 +229,6 @@ def certify_by_recipes(
         )
         return [certificates]
     return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
-
-
-def other_readings(recipe: CertifyRecipe) -> list[str]:
-    """The other bounds that may read the same counts at level α, fixed before any is drawn.
-
-    A journal of one radius has none: how many samples it draws depends on the votes.
-    """
-    if recipe.radius is not None or recipe.bound not in READINGS:
-        return []
-    return [name for name in READINGS if name != recipe.bound]
-
-
-def _soft_recipes(recipe: CertifyRecipe, betas: Sequence[float]) -> list[CertifyRecipe]:
-    if betas and recipe.radius is not None:
-        raise Mistake(f"soft_betas must be left out with a radius, got {list(betas)}")
-    if len(set(betas)) < len(betas):
-        raise Mistake(f"soft_betas must differ, got {list(betas)}")
-    return [replace(recipe, bound="bernstein", beta=beta) for beta in betas]
-
-
-def _check_time(seconds: float | None, bound: str, soft_betas: Sequence[float]) -> None:
-    check_seconds(seconds)
-    if seconds is not None and bound != ANYTIME:
-        raise Mistake(
-            f"seconds must be left out with the {bound} bound, which needs all n samples, got "
-            f"{seconds:g}; add --bound {ANYTIME}"
-        )
-    if seconds is not None and soft_betas:
-        raise Mistake(f"soft_betas must be left out with seconds, got {list(soft_betas)}")
-
-
-def _check(
-    target: Target, split: Split, dataset: str, recipe: CertifyRecipe, batch_size: int | None
-) -> None:
-    if batch_size is not None and batch_size < 1:
-        raise Mistake(f"batch_size must be at least 1, got {batch_size}")
-    check_settings(
-        sigma=target.sigma,
-        n0=recipe.n0,
-        n=recipe.n,
-        alpha=recipe.alpha,
-        bound=recipe.bound,
-        beta=recipe.beta,
-    )
-    if recipe.radius is not None:
-        check_radius(recipe.radius, sigma=target.sigma, alpha=recipe.alpha, n_max=recipe.n)
-    shape = tuple(split.images.shape[1:])
-    if shape != target.shape:
-        raise Mistake(
-            f"{target.name} takes {shape_text(target.shape)} images, those of {dataset} are "
-            f"{shape_text(shape)}"
-        )
 
 
 def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> None:

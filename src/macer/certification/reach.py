@@ -13,8 +13,7 @@ from scipy.stats import binom
 from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
-from macer.smoothing.confidence import Floats
-from macer.smoothing.radius import radius_lower
+from macer.smoothing.confidence import Floats, radius_lower
 from macer.smoothing.sequential import Verdict, looks, reaches, threshold, verdicts
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
 

@@ -12,7 +12,7 @@ from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
-from macer.system.typed import require_type
+from macer.system.typed import wrong
 
 ImageArray = Tensor | NDArray[Any]
 ValueRange = tuple[float, float] | None
@@ -34,10 +34,15 @@ def check_settings(
     seed: int = 0,
 ) -> None:
     """Refuse settings that make no sense or can never certify anything."""
-    for name, value in (("sigma", sigma), ("alpha", alpha), ("beta", beta)):
-        require_type(name, value, Real, "a number")
-    for name, value in (("n0", n0), ("n", n), ("seed", seed)):
-        require_type(name, value, Integral, "a whole number")
+    numbers: dict[str, object] = {"sigma": sigma, "alpha": alpha, "beta": beta}
+    whole: dict[str, object] = {"n0": n0, "n": n, "seed": seed}
+    for names, kind, requirement in (
+        (numbers, Real, "a number"),
+        (whole, Integral, "a whole number"),
+    ):
+        for name, given in names.items():
+            if not isinstance(given, kind):
+                raise wrong(name, requirement, given)
     for name, value in (("sigma", sigma), ("beta", beta)):
         if not (value > 0 and np.isfinite(value)):
             raise Mistake(f"{name} must be > 0, got {value}")

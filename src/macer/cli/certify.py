@@ -84,7 +84,7 @@ def certify(
     seconds
         Most seconds for each image, then the next one; with --bound anytime.
     """
-    from macer.certification.data_set import plan_certification
+    from macer.certification.preparation import plan_certification
     from macer.certification.shards import certify_together
     from macer.certification.target import check_target, find_target, is_trained, trained_target
     from macer.data.selection import Selection

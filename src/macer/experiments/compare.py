@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
+from macer.certification.preparation import plan_certification
 from macer.certification.settings import check_settings
 from macer.certification.target import trained_target
 from macer.data.selection import Selection

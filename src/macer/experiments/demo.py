@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
+from macer.certification.preparation import plan_certification
 from macer.certification.target import find_target
 from macer.data.selection import Selection
 from macer.data.sets import classes_of, load

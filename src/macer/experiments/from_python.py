@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from macer.certification.data_set import certify_data_set, plan_certification
+from macer.certification.data_set import certify_data_set
+from macer.certification.preparation import plan_certification
 from macer.certification.record import Record
 from macer.certification.target import is_trained, trained_target
 from macer.data.arrays import Data, as_split, class_names

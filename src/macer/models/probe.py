@@ -19,12 +19,14 @@ def in_parts(network: nn.Module, batch: Tensor, rows: int) -> Tensor:
 def _logits(network: nn.Module, batch: Tensor) -> Tensor:
     """A network's output, or its `.logits`, which must be logits."""
     try:
-        output: object = logits_of(network(batch))
+        output: object = network(batch)
     except Mistake:
         raise
     except Exception as error:  # whatever the user's code raises
         error.add_note(f"The model was called with a batch of the shape {tuple(batch.shape)}.")
         raise
+    if not isinstance(output, Tensor):
+        output = logits_of(output)
     if not isinstance(output, Tensor):
         got = type(output).__name__
     elif output.ndim != 2 or len(output) != len(batch) or output.shape[1] < 2:

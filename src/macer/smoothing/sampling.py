@@ -219,6 +219,16 @@ def network_rows(
     return max(1, (batch_size or fitting) // CHUNK) * CHUNK
 
 
+def block_size(rows: int, samples: int) -> int:
+    """How many images are certified together.
+
+    Args:
+        rows: that the network sees at once.
+        samples: that an image usually needs.
+    """
+    return max(50 * max(rows, CHUNK) // samples, 1)
+
+
 def _tasks(chosen: NDArray[np.int64], num: int, first: int, size: int) -> Iterator[Chunks]:
     """The chunks of each chosen image from its first on, `size` at a time.
 

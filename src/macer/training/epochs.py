@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe
-from macer.smoothing.confidence import Floats, clopper_pearson_lower
-from macer.smoothing.radius import radius_lower
+from macer.smoothing.confidence import Floats, clopper_pearson_lower, radius_lower
 from macer.smoothing.streams import Purpose, stream
 from macer.training.votes import count_votes
 

@@ -165,7 +165,8 @@ class Trainer:
     def _take_step(self, images: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Lines 4 to 9 of Algorithm 1.                                         [Zhai+20]"""
         self.network.train()
-        self.frozen.keep_in_eval_mode()
+        if self.frozen.parts:
+            self.frozen.keep_in_eval_mode()
         statistics = pack(self.model.buffers())
         batch = Batch(
             network=self.network,
