@@ -1206,7 +1206,7 @@ MUTANTS = {
     ),
     "a radius beyond the largest": Mutant(
         "report/intervals.py",
-        "if not radii.max() <= _PRINTED * largest:",
+        "if not radii.max() <= PRINTED * largest:",
         "if False:",
         "report/test_intervals.py",
     ),
@@ -1878,7 +1878,7 @@ MUTANTS = {
     ),
     "a published log with radii that n does not allow": Mutant(
         "experiments/leaderboard.py",
-        "> ceiling * _PRINTED",
+        "> ceiling * PRINTED",
         "> ceiling * 2",
         "experiments/test_leaderboard.py",
     ),

@@ -8,7 +8,6 @@ FOLDER has the logs that may not be copied; without it the figures computed from
 """
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from macer.audit.rescore import read_counts, rescored
 from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.report.intervals import PRINTED, largest_radius
 from macer.report.leaderboard import (
     COUNT,
     FIGURES,
@@ -50,7 +49,6 @@ from macer.system.files import write_file
 
 DIGITS = 6  # of stored figures: what summation leaves the same on every machine
 BOUND = "runner-up"  # the other reading of our counts
-_PRINTED = 1.005  # the field's logs have radii of three digits, rounded up or down
 
 Logs = Mapping[str, CertificateLog]  # by the method's key
 
@@ -77,10 +75,7 @@ def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any]
 
 
 def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> None:
-    """Refuse a log that cannot stand on a board: its images, labels, settings or radii.
-
-    A radius is at most σ·Φ⁻¹(α^(1/n)), where all n samples vote for one class   [Cohen+19, Sec. 4]
-    """
+    """Refuse a log that cannot stand on a board: its images, labels, settings or radii."""
     every = max(IMAGES.values())
     missing = np.setdiff1d(np.arange(0, COUNT, every), log.idx)
     if len(missing):
@@ -92,8 +87,8 @@ def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> N
     for name, value in {"sigma": sigma, **SETTINGS}.items():
         if getattr(log, name) not in (None, value):
             raise Mistake(f"{name} of {log.name} must be {value}, got {getattr(log, name)}")
-    ceiling = sigma * float(ndtri(math.exp(math.log(SETTINGS["alpha"]) / SETTINGS["n"])))
-    if (largest := float(log.radius.max())) > ceiling * _PRINTED:
+    ceiling = largest_radius(sigma, SETTINGS["n"], SETTINGS["alpha"])
+    if (largest := float(log.radius.max())) > ceiling * PRINTED:
         raise Mistake(
             f"radii of {log.name} must be at most {ceiling:.4f}, which sigma {sigma:g}, n and "
             f"alpha allow, got {largest}"
