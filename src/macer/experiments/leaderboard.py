@@ -50,13 +50,20 @@ from macer.system.files import write_file
 DIGITS = 6  # of stored figures: what summation leaves the same on every machine
 BOUND = "runner-up"  # the other reading of our counts
 
+ABOUT = "Made by `python -m macer.experiments.leaderboard results/published` from the logs there."
+FIGURES_ONLY = (
+    "Figures only: made by `python -m macer.experiments.leaderboard results/published FOLDER` from "
+    "logs of https://github.com/eth-sri/acr-weakness, which has no licence file, and their "
+    "differences to other logs. entries.toml names the source of each."
+)
+
 Logs = Mapping[str, CertificateLog]  # by the method's key
 
 
 def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of both files of figures; the second has none without the folder."""
-    shipped: dict[str, Any] = {"scores": [], "differences": []}
-    others: dict[str, Any] = {"scores": [], "differences": []}
+    shipped: dict[str, Any] = {"about": ABOUT, "scores": [], "differences": []}
+    others: dict[str, Any] = {"about": FIGURES_ONLY, "scores": [], "differences": []}
     for sigma in sigmas():
         here = [entry for entry in entries() if sigma in entry.sigmas]
         here = [entry for entry in here if entry.shipped or unshipped]
@@ -158,9 +165,9 @@ def _rounded(values: Sequence[float] | np.ndarray[Any, Any]) -> list[float]:
 
 def text_of(content: Mapping[str, Any]) -> str:
     """A file of figures: JSON with one record in a line."""
-    parts = []
-    for name, records in content.items():
-        lines = ",\n".join(json.dumps(record) for record in records)
+    parts = [f'"about": {json.dumps(content["about"])}']
+    for name in ("scores", "differences"):
+        lines = ",\n".join(json.dumps(record) for record in content[name])
         parts.append(f'"{name}": [\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
