@@ -7,13 +7,13 @@ from macer.certification.budget import (
     TRUE_RADII,
     Case,
     Pace,
-    block_size,
     certification_seconds,
     cost,
     course_seconds,
 )
 from macer.certification.reach import Course, largest_radius
 from macer.smoothing.copies import CHUNK
+from macer.smoothing.sampling import block_size
 
 # Two threads that take five chunks at once, at 1,000 samples a second together.
 CPU = Pace(1000.0, 7.0, threads=2, task=5, rows=100, padded=False)

@@ -61,6 +61,7 @@ CALLS: list[tuple[str, ...]] = [
     ("gate", "run", "--radius", "0", "--worst-class", "0", "--junit", "gate.xml"),
     ("gate", "at-0.1", "--radius", "0.1", "--baseline", "run", "--not-worse-by", "1"),
     ("history", "run"),
+    ("leaderboard", "--images", "both", "--html", "board.html"),
     ("compare", "one.toml", "two.toml", "--seeds", "1", "--skip", "1", "--out", "c", *CERTIFY),
     ("paper",),
     ("paper", "table-1"),

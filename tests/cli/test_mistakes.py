@@ -633,6 +633,16 @@ MISTAKES = [
         "no folder nowhere to write a.xml into: make it first\n",
     ),
     ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
+    # leaderboard
+    ("leaderboard zoo:mnist-0.50", "Unused Tokens: ['zoo:mnist-0.50']."),
+    ("leaderboard --sigma 0.3", "sigma must be one of 0.25, 0.5, 1, got 0.3\n"),
+    ("leaderboard --sigma nan", "sigma must be one of 0.25, 0.5, 1, got nan\n"),
+    ("leaderboard --images 500", 'Invalid value "500" for --images. Choose from: "every-5th", '),
+    ("leaderboard --csv --markdown", "choose one of --csv, --latex and --markdown\n"),
+    ("leaderboard --latex --markdown", "choose one of --csv, --latex and --markdown\n"),
+    ("leaderboard --csv yes", "Unused Tokens: ['yes']."),
+    ("leaderboard --html a.pdf", "path of a page must end in .html, got 'a.pdf'\n"),
+    ("leaderboard --html no/a.html", "no folder no to write a.html into: make it first"),
     # history
     ("history", "runs must name at least one run folder, got none\n"),
     ("history nowhere", "no run in nowhere: expected nowhere/manifest.json\n"),

@@ -16,6 +16,12 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(autouse=True)
+def first_line(monkeypatch):
+    """The first line comes as early as for a user; other tests do without it."""
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 2.0)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()

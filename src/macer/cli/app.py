@@ -16,6 +16,7 @@ from macer.cli.audit import attack, verify
 from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
 from macer.cli.gate import gate
+from macer.cli.leaderboard import leaderboard
 from macer.cli.loss_flags import spread, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
@@ -61,6 +62,7 @@ def command_line(training: App | None = None) -> App:
     app.command(report)
     app.command(gate)
     app.command(history)
+    app.command(leaderboard)
     app.command(compare)
     app.command(paper)
     app.command(pack)

@@ -21,7 +21,7 @@ from macer.smoothing.confidence import (
 )
 
 SIDE = 0.025  # the level of each of an interval's two ends
-_PRINTED = 1.005  # other logs of the field have radii of three digits, rounded up or down
+PRINTED = 1.005  # other logs of the field have radii of three digits, rounded up or down
 
 
 # What a table with intervals says below.
@@ -57,21 +57,31 @@ def share_intervals(counts: ArrayLike, images: int) -> tuple[Interval, ...]:
     return tuple(map(Interval, low.tolist(), high.tolist()))
 
 
+def largest_radius(sigma: float, n: int, alpha: float) -> float:
+    """The largest radius that n samples can certify at level α, whatever the bound.
+
+    R = σΦ⁻¹(α^{1/n})
+
+    At a larger one, all n samples could be of the class with a probability above α while p_A is
+    too small for that radius.
+    """
+    return sigma * -float(ndtri(-math.expm1(math.log(alpha) / n)))
+
+
 def acr_interval(log: CertificateLog) -> Interval | None:
     """Empirical Bernstein's interval of ACR, without an assumption on how radii are distributed.
 
     X = radius · 1[predict = label] / R,  R = σΦ⁻¹(α^{1/n})
     R · (z̲(X), 1 − z̲(1 − X)),  z̲ of [Zhai+20, Appendix A, Thm. 3] at each side's level
 
-    R is the largest radius that n samples can certify at level α, whatever the bound: at a larger
-    one, all n samples could be of the class with a probability above α while p_A is too small for
-    that radius. None where R is not known, or exceeded, and for one image.
+    R is the largest radius, see `largest_radius`. None where R is not known, or exceeded, and for
+    one image.
     """
     if log.sigma is None or log.n is None or log.alpha is None or len(log.idx) < 2:
         return None
-    largest = log.sigma * -float(ndtri(-math.expm1(math.log(log.alpha) / log.n)))
+    largest = largest_radius(log.sigma, log.n, log.alpha)
     radii = log.radius * log.correct
-    if not radii.max() <= _PRINTED * largest:
+    if not radii.max() <= PRINTED * largest:
         return None
     x = np.minimum(radii / largest, 1.0)
     ends = [float(bernstein_lower(v.sum(), (v * v).sum(), len(v), SIDE)) for v in (x, 1 - x)]

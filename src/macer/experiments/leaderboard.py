@@ -1,0 +1,187 @@
+"""The leaderboard's figures, computed from logs: `python -m macer.experiments.leaderboard`.
+
+Run it in a clone, after a log or an entry has changed:
+
+    python -m macer.experiments.leaderboard results/published [FOLDER]
+
+FOLDER has the logs that may not be copied; without it the figures computed from them stay.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from macer.audit.rescore import read_counts, rescored
+from macer.certification.table import rescored_lines
+from macer.data.selection import Selection
+from macer.errors import Mistake
+from macer.report.intervals import PRINTED, largest_radius
+from macer.report.leaderboard import (
+    COUNT,
+    FIGURES,
+    IMAGES,
+    REFERENCE,
+    SETTINGS,
+    Entry,
+    Images,
+    Reading,
+    Score,
+    entries,
+    sigmas,
+)
+from macer.report.logs import CertificateLog, read_log, select
+from macer.report.scores import (
+    average_certified_radius,
+    certified_accuracy,
+    paired_difference,
+    standard_error,
+)
+from macer.report.tables import RADII
+from macer.runs.zoo import shipped_certificates
+from macer.system.files import write_file
+
+DIGITS = 6  # of stored figures: what summation leaves the same on every machine
+BOUND = "runner-up"  # the other reading of our counts
+
+ABOUT = "Made by `python -m macer.experiments.leaderboard results/published` from the logs there."
+FIGURES_ONLY = (
+    "Figures only: made by `python -m macer.experiments.leaderboard results/published FOLDER` from "
+    "logs of https://github.com/eth-sri/acr-weakness, which has no licence file, and their "
+    "differences to other logs. entries.toml names the source of each."
+)
+
+Logs = Mapping[str, CertificateLog]  # by the method's key
+
+
+def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The contents of both files of figures; the second has none without the folder."""
+    shipped: dict[str, Any] = {"about": ABOUT, "scores": [], "differences": []}
+    others: dict[str, Any] = {"about": FIGURES_ONLY, "scores": [], "differences": []}
+    for sigma in sigmas():
+        here = [entry for entry in entries() if sigma in entry.sigmas]
+        here = [entry for entry in here if entry.shipped or unshipped]
+        logs = {one.key: _log(one, sigma, folder if one.shipped else unshipped) for one in here}
+        chosen = {one.key: _by_runner_up(one, sigma) for one in here if one.ours}
+        for log in logs.values():
+            check_log(log, sigma, logs[REFERENCE])
+        kept = {entry.key for entry in here if entry.shipped}
+        for images in IMAGES:
+            for key, score in _scores(logs, chosen, sigma, images).items():
+                (shipped if key in kept else others)["scores"].append(asdict(score))
+            for pair in _differences(logs, sigma, images):
+                both = {pair["a"], pair["b"]} <= kept
+                (shipped if both else others)["differences"].append(pair)
+    return shipped, others
+
+
+def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> None:
+    """Refuse a log that cannot stand on a board: its images, labels, settings or radii."""
+    every = max(IMAGES.values())
+    missing = np.setdiff1d(np.arange(0, COUNT, every), log.idx)
+    if len(missing):
+        raise Mistake(
+            f"{log.name} must have every {every}th of the {COUNT:,} test images, got none with "
+            f"idx {missing[0]}; certify with --skip {every} or all"
+        )
+    paired_difference(log, reference)  # refuses other labels
+    for name, value in {"sigma": sigma, **SETTINGS}.items():
+        if getattr(log, name) not in (None, value):
+            raise Mistake(f"{name} of {log.name} must be {value}, got {getattr(log, name)}")
+    ceiling = largest_radius(sigma, SETTINGS["n"], SETTINGS["alpha"])
+    if (largest := float(log.radius.max())) > ceiling * PRINTED:
+        raise Mistake(
+            f"radii of {log.name} must be at most {ceiling:.4f}, which sigma {sigma:g}, n and "
+            f"alpha allow, got {largest}"
+        )
+
+
+def _log(entry: Entry, sigma: float, folder: Path | None) -> CertificateLog:
+    name = entry.log_at(sigma)
+    place = shipped_certificates(name) if entry.ours else (folder or Path()) / name
+    return replace(read_log(place), name=name)
+
+
+def _by_runner_up(entry: Entry, sigma: float) -> CertificateLog:
+    """The log of the same counts by the other bound."""
+    contents = read_counts(shipped_certificates(entry.log_at(sigma)))
+    reading: dict[str, Any] = {"bound": BOUND, "alpha": contents.header.alpha}
+    records = rescored(contents, **reading)
+    with TemporaryDirectory() as folder:
+        table = Path(folder) / "rescored.tsv"
+        table.write_text("".join(rescored_lines(contents.header, records, **reading)), "utf-8")
+        return read_log(table)
+
+
+def _scores(logs: Logs, chosen: Logs, sigma: float, images: Images) -> dict[str, Score]:
+    """The scores of the logs that have all these images."""
+    scores = {}
+    for key, log in _having(logs, images).items():
+        reading = None
+        if key in chosen:
+            other = select(chosen[key], Selection(skip=IMAGES[images]))
+            reading = Reading(*_rounded([average_certified_radius(other), standard_error(other)]))
+        acr, error = _rounded([average_certified_radius(log), standard_error(log)])
+        accuracies = tuple(_rounded(certified_accuracy(log, RADII)))
+        scores[key] = Score(sigma, images, key, acr, error, accuracies, reading)
+    return scores
+
+
+def _differences(logs: Logs, sigma: float, images: Images) -> list[dict[str, Any]]:
+    """The paired difference of every two logs that have all these images."""
+    found = []
+    for (a, log), (b, other) in combinations(_having(logs, images).items(), 2):
+        difference = paired_difference(log, other)
+        gain, error = _rounded([difference.difference, difference.standard_error])
+        found.append(
+            {
+                "sigma": sigma,
+                "images": images,
+                "a": a,
+                "b": b,
+                "difference": gain,
+                "standard_error": error,
+            }
+        )
+    return found
+
+
+def _having(logs: Logs, images: Images) -> dict[str, CertificateLog]:
+    """These images of the logs that have them all."""
+    count = COUNT // IMAGES[images]
+    narrowed = {key: select(log, Selection(skip=IMAGES[images])) for key, log in logs.items()}
+    return {key: log for key, log in narrowed.items() if len(log.idx) == count}
+
+
+def _rounded(values: Sequence[float] | np.ndarray[Any, Any]) -> list[float]:
+    return [round(float(value), DIGITS) for value in values]
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """A file of figures: JSON with one record in a line."""
+    parts = [f'"about": {json.dumps(content["about"])}']
+    for name in ("scores", "differences"):
+        lines = ",\n".join(json.dumps(record) for record in content[name])
+        parts.append(f'"{name}": [\n{lines}\n]')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the files of figures into the package."""
+    folders = [Path(argument) for argument in arguments]
+    if len(folders) not in (1, 2):
+        raise SystemExit("give the folder of published logs, and that of logs without a licence")
+    made = figures(*folders)
+    place = Path(__file__).parents[1] / "assets" / "leaderboard"
+    for name, content in list(zip(FIGURES, made, strict=True))[: len(folders)]:
+        write_file(place / name, text_of(content).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
