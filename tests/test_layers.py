@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src/macer"
 LAYERS = """
 cli
 experiments
-audit report
+audit reporting
 certification training
 losses
 attacks runs

@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     )
     from macer.certification.smooth import Smooth
     from macer.errors import Mistake
+    from macer.experiments.from_python import Certified, TrainedRun, open_run, report, train
     from macer.losses import macer_loss
     from macer.models.inference import for_inference
     from macer.recipes import CertifyRecipe, Loss, TrainRecipe
     from macer.runs.trained_model import load_model
     from macer.smoothing.radius import certified_radius
-    from macer.training.loop import train
 
 __all__ = [
     "ABSTAIN",
     "Certificate",
+    "Certified",
     "CertifyRecipe",
     "Kind",
     "Loss",
     "Mistake",
     "Smooth",
     "TrainRecipe",
+    "TrainedRun",
     "certified_radius",
     "certify",
     "certify_anytime",
@@ -48,7 +50,9 @@ __all__ = [
     "for_inference",
     "load_model",
     "macer_loss",
+    "open_run",
     "predict",
+    "report",
     "train",
 ]
 
@@ -66,7 +70,7 @@ _MODULES = {
     "recipes": "CertifyRecipe Loss TrainRecipe",
     "runs.trained_model": "load_model",
     "certification.smooth": "Smooth",
-    "training.loop": "train",
+    "experiments.from_python": "Certified TrainedRun open_run report train",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

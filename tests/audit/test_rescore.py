@@ -18,8 +18,8 @@ from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
 from macer.certification.table import rescored_lines
 from macer.cli.app import main
-from macer.report.logs import read_log
-from macer.report.scores import average_certified_radius
+from macer.reporting.logs import read_log
+from macer.reporting.scores import average_certified_radius
 from macer.runs.zoo import FOLDER, zoo_names
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.confidence import radius_lower

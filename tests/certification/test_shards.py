@@ -21,7 +21,7 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
-from macer.report.logs import read_log
+from macer.reporting.logs import read_log
 from macer.system.files import locked
 from macer.system.processes import Ranks
 

@@ -15,7 +15,7 @@ from macer.certification.table import (
     table_lines,
     write_table,
 )
-from macer.report.logs import read_log
+from macer.reporting.logs import read_log
 
 
 @given(st.floats(0, 1000))

@@ -12,8 +12,8 @@ from desk import LOGS, refuses
 from journals import rewrite
 
 from macer.cli.app import main
-from macer.report.gate import robust_lower
-from macer.report.logs import read_log
+from macer.reporting.gate import robust_lower
+from macer.reporting.logs import read_log
 from macer.runs.names import JOURNAL, TABLE
 
 PUBLISHED = ["gate", LOGS[0], "--alpha", "0.001", "--radius", "0.5"]

@@ -17,9 +17,9 @@ from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
 from macer.losses import LOSSES
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
-from macer.report.logs import CertificateLog, read_log
-from macer.report.scores import average_certified_radius, paired_difference, standard_error
-from macer.report.texts import with_error
+from macer.reporting.logs import CertificateLog, read_log
+from macer.reporting.scores import average_certified_radius, paired_difference, standard_error
+from macer.reporting.texts import with_error
 from macer.runs.run import Run
 from macer.training.loop import train
 from macer.training.step import Trainer

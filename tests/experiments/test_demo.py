@@ -11,8 +11,8 @@ from macer.data.sets import Split, load
 from macer.errors import Mistake
 from macer.experiments import demo
 from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe
-from macer.report.logs import read_log
-from macer.report.scores import average_certified_radius, paired_difference
+from macer.reporting.logs import read_log
+from macer.reporting.scores import average_certified_radius, paired_difference
 from macer.runs.run import Run
 
 CPU = torch.device("cpu")

@@ -11,8 +11,8 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 from macer.certification.certificate import ABSTAIN
 from macer.errors import Mistake
 from macer.experiments.from_python import open_run, report, train
-from macer.report.logs import read_log
-from macer.report.scores import average_certified_radius, certified_accuracy
+from macer.reporting.logs import read_log
+from macer.reporting.scores import average_certified_radius, certified_accuracy
 
 NOTEBOOK = Path(__file__).parents[2] / "docs/guide/notebook.ipynb"
 FEW = {"n0": 10, "n": 100}

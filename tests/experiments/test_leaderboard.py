@@ -10,8 +10,8 @@ import pytest
 from macer.errors import Mistake
 from macer.experiments import leaderboard
 from macer.experiments.leaderboard import check_log, figures, text_of
-from macer.report.leaderboard import FOLDER
-from macer.report.logs import CertificateLog, read_log
+from macer.reporting.leaderboard import FOLDER
+from macer.reporting.logs import CertificateLog, read_log
 
 PUBLISHED = Path(__file__).parents[2] / "results/published"
 

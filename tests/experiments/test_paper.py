@@ -23,8 +23,8 @@ from macer.experiments.paper import (
 )
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe
 from macer.recipes.fields import MACER
-from macer.report.logs import read_log, select
-from macer.report.scores import average_certified_radius, certified_accuracy
+from macer.reporting.logs import read_log, select
+from macer.reporting.scores import average_certified_radius, certified_accuracy
 
 TABLES = [f"table-{number}" for number in range(1, 14)]
 FIGURES = [f"figure-{number}" for number in range(1, 5)]

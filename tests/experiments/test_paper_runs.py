@@ -19,9 +19,9 @@ from macer.experiments import paper_runs as reproduction
 from macer.experiments.paper import Item, Row, item_names, only, papers_images, read_item
 from macer.experiments.paper_runs import Reproduction, find, reproduce
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.report import markup as forms
-from macer.report.logs import CertificateLog, select
-from macer.report.scores import average_certified_radius
+from macer.reporting import markup as forms
+from macer.reporting.logs import CertificateLog, select
+from macer.reporting.scores import average_certified_radius
 from macer.runs.run import Run
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from macer.certification.largest_radius import certify
 from macer.cli.app import app, main
 from macer.data.sets import classes_of, load
 from macer.errors import Mistake
-from macer.report.zoo_table import HEADER, catalogue
+from macer.reporting.zoo_table import HEADER, catalogue
 from macer.runs import zoo
 from macer.runs.export import export_model
 from macer.runs.model_file import ModelCard

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from macer.report.logs import CertificateLog, read_log
+from macer.reporting.logs import CertificateLog, read_log
 
 DATA = Path(__file__).parent / "logs"
 

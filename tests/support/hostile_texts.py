@@ -10,8 +10,8 @@ from typing import Any
 from hostile_case import Case, link_to_zeros, loop, pipe, sparse, write
 
 from macer.recipes import TrainRecipe, named_recipe
-from macer.report.history import read_history
-from macer.report.logs import read_log
+from macer.reporting.history import read_history
+from macer.reporting.logs import read_log
 from macer.runs.run import Run, open_run
 from macer.system.files import read_file
 

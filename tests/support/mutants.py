@@ -406,13 +406,13 @@ MUTANTS = {
         "runs/test_names.py",
     ),
     "a reading chosen afterwards without its mark": Mutant(
-        "report/tables.py",
+        "reporting/tables.py",
         'mark = " †" if row.level == "chosen" else ""',
         'mark = ""',
         "audit/test_rescore.py",
     ),
     "ACRs of different bounds side by side without a word": Mutant(
-        "report/notes.py",
+        "reporting/notes.py",
         '("bound", {row.bound for row in rows} - {None}),',
         '("bound", set()),',
         "audit/test_rescore.py",
@@ -743,10 +743,10 @@ MUTANTS = {
         "certification/test_data_set.py",
     ),
     "a wrong prediction counts": Mutant(
-        "report/scores.py",
+        "reporting/scores.py",
         "return float(np.mean(log.radius * log.correct))",
         "return float(np.mean(log.radius))",
-        "report/test_scores.py",
+        "reporting/test_scores.py",
     ),
     "beta in the cross-entropy": Mutant(
         "losses/macer.py",
@@ -1040,10 +1040,10 @@ MUTANTS = {
         "certification/test_data_set.py",
     ),
     "a table that its journal does not give": Mutant(
-        "report/logs.py",
+        "reporting/logs.py",
         'if header != first or line != known.get(line.partition("\\t")[0]):',
         "if False:",
-        "report/test_logs.py",
+        "reporting/test_logs.py",
     ),
     "code that a file names, run": Mutant(
         "system/user_code.py",
@@ -1109,7 +1109,7 @@ MUTANTS = {
         "certification/test_shards.py",
     ),
     "an ACR of certificates of one radius": Mutant(
-        "report/logs.py",
+        "reporting/logs.py",
         "if at is not None and not one_radius:",
         "if False:",
         "experiments/test_paper_runs.py",
@@ -1187,82 +1187,85 @@ MUTANTS = {
         "recipes/test_fields.py",
     ),
     "a gate without alpha": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "np.maximum((q - alpha) / (1 - alpha), 0.0)",
         "np.maximum(q, 0.0)",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a gate by a two-sided bound": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "q = clopper_pearson_lower(certified, images, level)",
         "q = clopper_pearson_lower(certified, images, level / 2)",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a gate by the estimate": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "q = clopper_pearson_lower(certified, images, level)",
         "q = np.asarray(certified) / np.maximum(images, 1)",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a bound that must exceed what is required": Mutant(
-        "report/gate.py", "lower >= required", "lower > required", "report/test_gate.py"
+        "reporting/gate.py", "lower >= required", "lower > required", "reporting/test_gate.py"
     ),
     "a gate that counts wrong labels": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "return log.correct & (log.radius >= radius)",
         "return log.radius >= radius",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a radius that must be exceeded": Mutant(
-        "report/gate.py", "(log.radius >= radius)", "(log.radius > radius)", "report/test_gate.py"
+        "reporting/gate.py",
+        "(log.radius >= radius)",
+        "(log.radius > radius)",
+        "reporting/test_gate.py",
     ),
     "a radius lost in print": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "log.radius > log.at - _PRINTED",
         "log.radius >= radius",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a gate beyond the certified radius": Mutant(
-        "report/gate.py", "if radius > log.at:", "if False:", "report/test_gate.py"
+        "reporting/gate.py", "if radius > log.at:", "if False:", "reporting/test_gate.py"
     ),
     "a baseline that is understated": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "if baseline.at not in (None, radius):",
         "if False:",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "builds compared without pairs": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "int(np.sum(new & ~old)), int(np.sum(old & ~new))",
         "max(new.sum() - old.sum(), 0), max(old.sum() - new.sum(), 0)",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "gained and lost exchanged": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "gained, lost, images = ",
         "lost, gained, images = ",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "the level of a comparison spent twice": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "clopper_pearson_lower(gained, differing, (1 - _LOST_SHARE) * level)",
         "clopper_pearson_lower(gained, differing, 2 * level)",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "lost images by their estimate": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "p = clopper_pearson_upper(lost, images, _LOST_SHARE * level)",
         "p = np.asarray(lost) / images",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "the best class for the worst": Mutant(
-        "report/gate.py",
+        "reporting/gate.py",
         "worst, names = min(bounds",
         "worst, names = max(bounds",
-        "report/test_gate.py",
+        "reporting/test_gate.py",
     ),
     "a class without images left out": Mutant(
-        "report/gate.py", "range(classes) if log.classes else", "", "report/test_gate.py"
+        "reporting/gate.py", "range(classes) if log.classes else", "", "reporting/test_gate.py"
     ),
     "an unfinished run judged": Mutant(
         "cli/gate.py", "if len(missing) and not partial:", "if False:", "cli/test_gate.py"
@@ -1286,79 +1289,82 @@ MUTANTS = {
         "cli/test_gate.py",
     ),
     "failures that JUnit does not count": Mutant(
-        "report/junit.py",
+        "reporting/junit.py",
         "sum(not requirement.passed",
         "sum(requirement.passed and False",
-        "report/test_junit.py",
+        "reporting/test_junit.py",
     ),
     "an interval of one side": Mutant(
-        "report/intervals.py", "SIDE = 0.025", "SIDE = 0.05", "report/test_intervals.py"
+        "reporting/intervals.py", "SIDE = 0.025", "SIDE = 0.05", "reporting/test_intervals.py"
     ),
     "intervals of wrong predictions": Mutant(
-        "report/intervals.py",
+        "reporting/intervals.py",
         "radii = log.radius * log.correct",
         "radii = log.radius",
-        "report/test_intervals.py",
+        "reporting/test_intervals.py",
     ),
     "a radius beyond the largest": Mutant(
-        "report/intervals.py",
+        "reporting/intervals.py",
         "if not radii.max() <= PRINTED * largest:",
         "if False:",
-        "report/test_intervals.py",
+        "reporting/test_intervals.py",
     ),
     "an interval rounded inwards": Mutant(
-        "report/intervals.py",
+        "reporting/intervals.py",
         "math.floor(interval.low * 1000), math.ceil(interval.high * 1000)",
         "math.ceil(interval.low * 1000), math.floor(interval.high * 1000)",
-        "report/test_intervals.py",
+        "reporting/test_intervals.py",
     ),
     "scores of all classes for each": Mutant(
-        "report/intervals.py",
+        "reporting/intervals.py",
         "own = log.label == label",
         "own = log.label >= 0",
-        "report/test_tables.py",
+        "reporting/test_tables.py",
     ),
     "CSV columns that vanish": Mutant(
-        "report/tables.py",
+        "reporting/tables.py",
         "*(row.acr_interval or (None, None)),",
         "*(row.acr_interval or ()),",
-        "report/test_tables.py",
+        "reporting/test_tables.py",
     ),
     "held-out images taken for test images": Mutant(
-        "report/scores.py",
+        "reporting/scores.py",
         " or a.split != b.split",
         "",
         "training/test_held_out.py",
     ),
     "names printed as they are": Mutant(
-        "system/text.py", "c if c.isprintable() else", "c if True else", "report/test_markup.py"
+        "system/text.py", "c if c.isprintable() else", "c if True else", "reporting/test_markup.py"
     ),
     "a formula in CSV": Mutant(
-        "report/markup.py",
+        "reporting/markup.py",
         "if value.startswith(_FORMULAS) else one_line(value)",
         "if False else one_line(value)",
-        "report/test_markup.py",
+        "reporting/test_markup.py",
     ),
     "a class's name that is a field of its own": Mutant(
         "cli/printing.py", "map(one_line, fields)", "fields", "certification/test_predict_files.py"
     ),
     "columns that depend on the logs": Mutant(
-        "cli/printing.py", "radii or tables.RADII)", "radii or None)", "report/test_tables.py"
+        "cli/printing.py", "radii or tables.RADII)", "radii or None)", "reporting/test_tables.py"
     ),
     "a page of a form": Mutant(
         "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
     ),
     "an envelope of the worst": Mutant(
-        "report/curves.py", "np.max(at_x, axis=0)", "np.min(at_x, axis=0)", "report/test_curves.py"
+        "reporting/curves.py",
+        "np.max(at_x, axis=0)",
+        "np.min(at_x, axis=0)",
+        "reporting/test_curves.py",
     ),
     "an envelope that is shifted": Mutant(
-        "report/curves.py",
+        "reporting/curves.py",
         "np.searchsorted(knots[:-1], x)",
         'np.searchsorted(knots[:-1], x, side="right")',
-        "report/test_curves.py",
+        "reporting/test_curves.py",
     ),
     "a number split over two lines": Mutant(
-        "report/grid.py", "SHORT = 28", "SHORT = 4", "report/test_grid.py"
+        "reporting/grid.py", "SHORT = 28", "SHORT = 4", "reporting/test_grid.py"
     ),
     "another σ under the training's": Mutant(
         "certification/target.py",
@@ -1400,10 +1406,10 @@ MUTANTS = {
         "cli/test_json.py",
     ),
     "an unfinished log that looks finished": Mutant(
-        "report/texts.py",
+        "reporting/texts.py",
         "if asked in (None, count) else",
         "if True else",
-        "report/test_tables.py",
+        "reporting/test_tables.py",
     ),
     "samples of undecided noise counted": Mutant(
         "smoothing/sampling.py",
@@ -1697,28 +1703,31 @@ MUTANTS = {
         "cli/test_mistakes.py",
     ),
     "rows that are too long": Mutant(
-        "report/log_rows.py",
+        "reporting/log_rows.py",
         "if len(texts) != len(names):",
         "if len(texts) < len(names):",
-        "report/test_logs.py",
+        "reporting/test_logs.py",
     ),
     "three images without a pattern": Mutant(
-        "report/logs.py", "len(idx) > 2:", "len(idx) > 3:", "report/test_logs.py"
+        "reporting/logs.py", "len(idx) > 2:", "len(idx) > 3:", "reporting/test_logs.py"
     ),
     "labels of other images compared": Mutant(
-        "report/scores.py", "b.label[in_b]", "b.label[in_a]", "report/test_scores.py"
+        "reporting/scores.py", "b.label[in_b]", "b.label[in_a]", "reporting/test_scores.py"
     ),
     "twenty images too few": Mutant(
-        "report/scores.py", "if count >= 20", "if count > 20", "report/test_scores.py"
+        "reporting/scores.py", "if count >= 20", "if count > 20", "reporting/test_scores.py"
     ),
     "a row's images taken for common ones": Mutant(
-        "report/notes.py", "{row.difference.images for", "{row.images for", "report/test_tables.py"
+        "reporting/notes.py",
+        "{row.difference.images for",
+        "{row.images for",
+        "reporting/test_tables.py",
     ),
     "a batch taken for the images held out": Mutant(
-        "report/history.py",
+        "reporting/history.py",
         "images=recipe.held_out,",
         "images=recipe.batch,",
-        "report/test_history.py",
+        "reporting/test_history.py",
     ),
     "variance below its exact value": Mutant(
         "smoothing/confidence.py", " + squares * 2.0**-50", "", "smoothing/test_bounds.py"
@@ -2061,34 +2070,34 @@ MUTANTS = {
         interpreted=True,
     ),
     "a board with the smallest ACR first": Mutant(
-        "report/leaderboard.py",
+        "reporting/leaderboard.py",
         "(-round(one.acr, 3), names",
         "(round(one.acr, 3), names",
-        "report/test_leaderboard.py",
+        "reporting/test_leaderboard.py",
     ),
     "ranks that differ where printed ACRs do not": Mutant(
-        "report/leaderboard.py",
+        "reporting/leaderboard.py",
         "shown = [round(one.acr, 3) for",
         "shown = [one.acr for",
-        "report/test_leaderboard.py",
+        "reporting/test_leaderboard.py",
     ),
     "a difference with the sign of its reverse": Mutant(
-        "report/leaderboard.py",
+        "reporting/leaderboard.py",
         "Difference(-gain, error, count)",
         "Difference(gain, error, count)",
-        "report/test_leaderboard.py",
+        "reporting/test_leaderboard.py",
     ),
     "our own model taken for the best published one": Mutant(
-        "report/leaderboard.py",
+        "reporting/leaderboard.py",
         "for one in scores if not here[one.method].ours)",
         "for one in scores)",
-        "report/test_leaderboard.py",
+        "reporting/test_leaderboard.py",
     ),
     "a row ranked by the bound chosen afterwards": Mutant(
-        "report/leaderboard.py",
+        "reporting/leaderboard.py",
         "        acr=score.acr,",
         "        acr=(score.runner_up or score).acr,",
-        "report/test_leaderboard.py",
+        "reporting/test_leaderboard.py",
     ),
     "the leaderboard's figures of other images": Mutant(
         "experiments/leaderboard.py",
@@ -2117,10 +2126,10 @@ MUTANTS = {
         "experiments/test_leaderboard.py",
     ),
     "a column of the page sorted by another's values": Mutant(
-        "report/leaderboard_page.py",
+        "reporting/leaderboard_page.py",
         "values: list[object] = [row.acr]",
         "values: list[object] = [row.standard_error]",
-        "report/test_leaderboard_page.py",
+        "reporting/test_leaderboard_page.py",
     ),
     "zeros put before the channels": Mutant(
         "kernels/padding.py",

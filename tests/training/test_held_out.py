@@ -14,7 +14,7 @@ from macer.cli.app import main
 from macer.data.sets import Split, load
 from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe
-from macer.report.logs import describe_images, read_log
+from macer.reporting.logs import describe_images, read_log
 from macer.runs.trained_model import load_model
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 

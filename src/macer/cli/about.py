@@ -18,8 +18,8 @@ from macer.system.progress import note
 
 def zoo() -> Result:
     """List the trained models that come with macer; zoo:NAME stands for a run or a model file."""
-    from macer.report.tables import RADII
-    from macer.report.zoo_table import HEADER, catalogue
+    from macer.reporting.tables import RADII
+    from macer.reporting.zoo_table import HEADER, catalogue
 
     models = catalogue()
     if models:

@@ -142,8 +142,8 @@ def _images(
 
 def _print_result(contents: "Contents", folders: Sequence[Path]) -> Result:
     """Print what certificates say: scores, or how many images are robust at one radius."""
-    from macer.report.logs import read_log
-    from macer.report.one_radius import at_radius
+    from macer.reporting.logs import read_log
+    from macer.reporting.one_radius import at_radius
 
     result: Result = {
         "folder": folders[0],

@@ -12,8 +12,8 @@ from macer.runs.zoo import certificates_folder
 
 if TYPE_CHECKING:
     from macer.data.selection import Selection
-    from macer.report.gate import Build, Requirement
-    from macer.report.logs import CertificateLog
+    from macer.reporting.gate import Build, Requirement
+    from macer.reporting.logs import CertificateLog
 
 
 def gate(
@@ -66,8 +66,8 @@ def gate(
         Write the result as JUnit XML too.
     """
     from macer.data.selection import Selection
-    from macer.report import gate as gates
-    from macer.report.junit import check_junit, write_junit
+    from macer.reporting import gate as gates
+    from macer.reporting.junit import check_junit, write_junit
 
     _check(at_least, worst_class, baseline, not_worse_by, confidence)
     if junit:
@@ -133,7 +133,7 @@ def _read(path: Path, images: "Selection", *, partial: bool) -> "CertificateLog"
     """The log of a run, which must have all certificates that it was asked for."""
     import numpy as np
 
-    from macer.report.logs import lacking, read_log, select
+    from macer.reporting.logs import lacking, read_log, select
 
     folder = certificates_folder(path)
     log = read_log(folder, one_radius=True)

@@ -7,7 +7,7 @@ from macer.cli.printing import Result, print_line, print_table, print_text
 from macer.errors import Mistake
 
 if TYPE_CHECKING:
-    from macer.report.leaderboard import Board
+    from macer.reporting.leaderboard import Board
 
 
 def leaderboard(
@@ -36,15 +36,15 @@ def leaderboard(
     html
         Write a self-contained page whose tables can be sorted.
     """
-    from macer.report import leaderboard_forms as forms
-    from macer.report.leaderboard import boards, other_leagues
+    from macer.reporting import leaderboard_forms as forms
+    from macer.reporting.leaderboard import boards, other_leagues
     from macer.system.progress import note
 
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
     found, others = boards(sigma, images), other_leagues()
     if html:
-        from macer.report.leaderboard_page import write_leaderboard
+        from macer.reporting.leaderboard_page import write_leaderboard
 
         write_leaderboard(found, others, html)
     if csv:
@@ -62,7 +62,7 @@ def leaderboard(
 
 def _print_boards(boards: "list[Board]") -> None:
     """Print tables that fit a terminal of 80 columns, one below the other."""
-    from macer.report import leaderboard_forms as forms
+    from macer.reporting import leaderboard_forms as forms
 
     for board in boards:
         print_line(f"CIFAR-10, {forms.title(board)}")

@@ -7,7 +7,7 @@ from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Form, Result, print_line, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
-from macer.report.figures import check_picture
+from macer.reporting.figures import check_picture
 from macer.system.progress import note
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _show(
     """Print an item, published figures and those of the runs, and draw it if asked to."""
     from macer.experiments import paper_tables
     from macer.experiments.paper_runs import find
-    from macer.report import markup
+    from macer.reporting import markup
 
     models = find(item, runs, images)
     if plot:

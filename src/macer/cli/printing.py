@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from macer import __version__
-from macer.report.grid import Grid
+from macer.reporting.grid import Grid
 from macer.system.processes import is_first
 from macer.system.text import one_line
 
 if TYPE_CHECKING:
-    from macer.report.logs import CertificateLog
-    from macer.report.tables import ScoreTable
+    from macer.reporting.logs import CertificateLog
+    from macer.reporting.tables import ScoreTable
 
 SCHEMA = 1  # of the JSON documents, which docs/json.md describes
 
@@ -72,7 +72,7 @@ def print_report(
     Returns:
         The table of CSV and JSON, whose radii do not depend on the logs.
     """
-    from macer.report import tables
+    from macer.reporting import tables
 
     fixed = tables.tabulate(logs, radii or tables.RADII)
     if form == "csv":

@@ -13,7 +13,7 @@ from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder, passed_over
 
 if TYPE_CHECKING:
-    from macer.report.logs import CertificateLog
+    from macer.reporting.logs import CertificateLog
 
 
 def report(
@@ -72,7 +72,7 @@ def report(
         has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
-    from macer.report.logs import select
+    from macer.reporting.logs import select
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
@@ -81,7 +81,7 @@ def report(
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in _read_logs(logs)]
     if plot:
-        from macer.report.curves import plot as draw_curves
+        from macer.reporting.curves import plot as draw_curves
 
         draw_curves(chosen, plot, title=title, labels=labels, with_envelope=envelope)
     elif title is not None or labels or envelope:
@@ -99,8 +99,8 @@ def report(
 
 def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
     """The logs with different names; says which tables are behind their journals."""
-    from macer.report.logs import lacking, read_log
-    from macer.report.markup import distinct
+    from macer.reporting.logs import lacking, read_log
+    from macer.reporting.markup import distinct
     from macer.system.progress import note
 
     for line in filter(None, map(passed_over, paths)):
@@ -115,8 +115,8 @@ def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
 
 
 def _write_page(logs: "Sequence[CertificateLog]", paths: Sequence[Path], html: Path) -> None:
-    from macer.report.page import write_page
-    from macer.report.provenance import provenance
+    from macer.reporting.page import write_page
+    from macer.reporting.provenance import provenance
 
     folders = map(certificates_folder, paths)
     known = [provenance(folder, log.name) for folder, log in zip(folders, logs, strict=True)]
@@ -142,9 +142,9 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     plot
         Draw the radii, PNG, PDF or SVG by the file's ending.
     """
-    from macer.report import history as histories
-    from macer.report.figures import check_picture
-    from macer.report.markup import distinct
+    from macer.reporting import history as histories
+    from macer.reporting.figures import check_picture
+    from macer.reporting.markup import distinct
     from macer.system.progress import note
 
     if not runs:

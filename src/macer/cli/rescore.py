@@ -34,7 +34,7 @@ def rescore(
     from macer.audit.rescore import read_counts, rescored
     from macer.certification.data_set import check_out
     from macer.certification.table import rescored_lines
-    from macer.report.logs import read_log
+    from macer.reporting.logs import read_log
     from macer.system.files import write_pieces
 
     folder = certificates_folder(run)

@@ -19,7 +19,7 @@ from macer.data.sets import Split, load
 from macer.data.split import ARRAYS
 from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.report.log_table import LogTable, log_table
+from macer.reporting.log_table import LogTable, log_table
 from macer.runs.data_code import data_home
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics, Run

@@ -22,8 +22,8 @@ from macer.audit.rescore import read_counts, rescored
 from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
 from macer.errors import Mistake
-from macer.report.intervals import PRINTED, largest_radius
-from macer.report.leaderboard import (
+from macer.reporting.intervals import PRINTED, largest_radius
+from macer.reporting.leaderboard import (
     COUNT,
     FIGURES,
     IMAGES,
@@ -36,14 +36,14 @@ from macer.report.leaderboard import (
     entries,
     sigmas,
 )
-from macer.report.logs import CertificateLog, read_log, select
-from macer.report.scores import (
+from macer.reporting.logs import CertificateLog, read_log, select
+from macer.reporting.scores import (
     average_certified_radius,
     certified_accuracy,
     paired_difference,
     standard_error,
 )
-from macer.report.tables import RADII
+from macer.reporting.tables import RADII
 from macer.runs.zoo import shipped_certificates
 from macer.system.files import write_file
 

@@ -11,9 +11,9 @@ import numpy as np
 from macer.errors import Mistake
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
-from macer.report.curves import conditions, draw_steps
-from macer.report.figures import COLOURS, TEXT_COLOUR, add_title, new_figure, save_picture
-from macer.report.scores import average_certified_radius, curve
+from macer.reporting.curves import conditions, draw_steps
+from macer.reporting.figures import COLOURS, TEXT_COLOUR, add_title, new_figure, save_picture
+from macer.reporting.scores import average_certified_radius, curve
 from macer.runs.names import soft_beta
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.report.logs import CertificateLog, read_log, select
+from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
 from macer.system.progress import note

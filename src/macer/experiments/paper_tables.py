@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
-from macer.report.curves import conditions
-from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.report.tables import ScoreRow, tabulate
-from macer.report.texts import radius_text, setting, with_error
+from macer.reporting.curves import conditions
+from macer.reporting.scores import average_certified_radius, certified_accuracy, standard_error
+from macer.reporting.tables import ScoreRow, tabulate
+from macer.reporting.texts import radius_text, setting, with_error
 from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with

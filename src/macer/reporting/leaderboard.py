@@ -1,0 +1,259 @@
+"""The leaderboard: methods of the field and ours on the same images, from figures that are stored.
+
+entries.toml names the methods. figures.json has what was computed from logs that come with macer's
+source, and figures-only.json what was computed from logs that may not be copied.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+from macer.errors import Mistake
+from macer.reporting.scores import Difference
+from macer.runs.zoo import PREFIX
+
+FOLDER = files("macer") / "assets" / "leaderboard"
+FIGURES = ("figures.json", "figures-only.json")
+
+Images = Literal["every-5th", "all"]
+IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every so manieth test image
+COUNT = 10_000  # test images of CIFAR-10
+
+REFERENCE = "macer"  # the method that differences are to, beside the best published one
+
+# The field's settings, which every log here has.
+SETTINGS: Mapping[str, Any] = {"n0": 100, "n": 100_000, "alpha": 0.001}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A method at some σ: where its certificates come from, and how it was trained."""
+
+    key: str
+    name: str
+    paper: str  # a key of docs/references.md; empty for our own
+    network: str
+    sigmas: tuple[float, ...]
+    log: str  # file name or zoo:NAME, with SIGMA for σ
+    source: str
+    licence: str
+    shipped: bool = True  # whether the log comes with the source
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of training, by σ
+    hardware: str = ""
+    note: str = ""  # what a reader of its row must know
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is a model of the zoo."""
+        return self.log.startswith(PREFIX)
+
+    def log_at(self, sigma: float) -> str:
+        """The name of its log at σ."""
+        return self.at(self.log, sigma)
+
+    def at(self, text: str, sigma: float) -> str:
+        """A text of the entry with σ in it, as the names of the zoo or the field write it."""
+        return text.replace("SIGMA", f"{sigma:.2f}" if self.ours else str(sigma))
+
+
+@dataclass(frozen=True)
+class OtherLeague:
+    """A model with more data, more networks or other noise: figures as published, not ranked."""
+
+    name: str
+    paper: str
+    league: str
+    figures: str
+    conditions: str
+    beside: str  # what ours has under such conditions
+    source: str
+
+
+class Reading(NamedTuple):
+    """ACR by another bound, chosen after the counts were drawn."""
+
+    acr: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """The figures of one log over some images; accuracies are at the radii of RADII."""
+
+    sigma: float
+    images: Images
+    method: str
+    acr: float
+    standard_error: float
+    accuracies: tuple[float, ...]
+    runner_up: Reading | None
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A row of a board; None where a difference would be to itself or a figure is not known."""
+
+    rank: int
+    method: str
+    name: str
+    acr: float
+    standard_error: float
+    runner_up: Reading | None  # not a certificate at level α
+    accuracies: tuple[float, ...]
+    to_reference: Difference | None
+    to_best: Difference | None
+    seconds: float | None
+    hardware: str | None
+    network: str
+    paper: str | None
+    source: str
+    licence: str | None
+    figures_only: bool
+    load: str | None  # the model's name for every command and `macer.load_model`
+    note: str | None
+    league: str = "single model"
+
+
+@dataclass(frozen=True)
+class Board:
+    """The methods at one σ on the same images, the largest ACR first."""
+
+    sigma: float
+    images: Images
+    count: int
+    n0: int
+    n: int
+    alpha: float
+    reference: str
+    best: str  # the published method with the largest ACR
+    rows: tuple[Rank, ...]
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """The methods, in the order of their file."""
+    return tuple(
+        Entry(**{**entry, "sigmas": tuple(entry["sigmas"])}) for entry in _content()["methods"]
+    )
+
+
+@cache
+def other_leagues() -> tuple[OtherLeague, ...]:
+    """Models that are not ranked with the others."""
+    return tuple(OtherLeague(**entry) for entry in _content()["others"])
+
+
+def sigmas() -> list[float]:
+    """Every σ that a method has a log of."""
+    return sorted({sigma for entry in entries() for sigma in entry.sigmas})
+
+
+def boards(sigma: float | None = None, images: Images | Literal["both"] = "both") -> list[Board]:
+    """The boards of every σ, or of one; those of every 5th image first."""
+    known = sigmas()
+    if sigma is not None and sigma not in known:
+        choice = ", ".join(f"{one:g}" for one in known)
+        raise Mistake(f"sigma must be one of {choice}, got {sigma:g}")
+    kinds = [kind for kind in IMAGES if images in (kind, "both")]
+    return [board(one, kind) for kind in kinds for one in known if sigma in (None, one)]
+
+
+def board(sigma: float, images: Images) -> Board:
+    """The methods that have logs of these images, ranked."""
+    here = {entry.key: entry for entry in entries() if sigma in entry.sigmas}
+    scores = [one for one in _scores() if (one.sigma, one.images) == (sigma, images)]
+    best = max((one for one in scores if not here[one.method].ours), key=lambda one: one.acr).method
+    rows = [
+        _row(place, score, here[score.method], best)
+        for place, score in ranked(scores, {key: entry.name for key, entry in here.items()})
+    ]
+    return Board(
+        sigma=sigma,
+        images=images,
+        count=COUNT // IMAGES[images],
+        **SETTINGS,
+        reference=REFERENCE,
+        best=best,
+        rows=tuple(rows),
+    )
+
+
+def ranked(scores: Sequence[Score], names: Mapping[str, str]) -> list[tuple[int, Score]]:
+    """The scores with their ranks, the largest ACR first.
+
+    Methods whose ACRs have the same three decimals share a rank and stand by their names.
+    """
+    ordered = sorted(scores, key=lambda one: (-round(one.acr, 3), names[one.method].lower()))
+    shown = [round(one.acr, 3) for one in ordered]
+    return [(shown.index(acr) + 1, score) for acr, score in zip(shown, ordered, strict=True)]
+
+
+def _row(place: int, score: Score, entry: Entry, best: str) -> Rank:
+    at = (score.sigma, score.images)
+    return Rank(
+        rank=place,
+        method=entry.key,
+        name=entry.name,
+        acr=score.acr,
+        standard_error=score.standard_error,
+        runner_up=score.runner_up,
+        accuracies=score.accuracies,
+        to_reference=_difference(*at, entry.key, REFERENCE),
+        to_best=_difference(*at, entry.key, best),
+        seconds=entry.seconds.get(str(score.sigma)),
+        hardware=entry.hardware or None,
+        network=entry.network,
+        paper=entry.paper or None,
+        source=entry.at(entry.source, score.sigma),
+        licence=entry.licence or None,
+        figures_only=not entry.shipped,
+        load=entry.log_at(score.sigma) if entry.ours else None,
+        note=entry.note or None,
+    )
+
+
+def _difference(sigma: float, images: Images, a: str, b: str) -> Difference | None:
+    """ACR(a) − ACR(b), paired; each pair of methods is stored in one of its two orders."""
+    known, count = _differences(), COUNT // IMAGES[images]
+    if a == b:
+        return None
+    if (sigma, images, a, b) in known:
+        gain, error = known[sigma, images, a, b]
+        return Difference(gain, error, count)
+    gain, error = known[sigma, images, b, a]
+    return Difference(-gain, error, count)
+
+
+@cache
+def _content() -> dict[str, Any]:
+    return tomllib.loads((FOLDER / "entries.toml").read_text("utf-8"))
+
+
+@cache
+def _figures() -> tuple[dict[str, Any], ...]:
+    return tuple(json.loads((FOLDER / name).read_text("utf-8")) for name in FIGURES)
+
+
+def _scores() -> list[Score]:
+    return [_score(entry) for figures in _figures() for entry in figures["scores"]]
+
+
+def _score(entry: Mapping[str, Any]) -> Score:
+    reading = entry["runner_up"] and Reading(*entry["runner_up"])
+    return Score(**{**entry, "accuracies": tuple(entry["accuracies"]), "runner_up": reading})
+
+
+@cache
+def _differences() -> dict[tuple[float, str, str, str], tuple[float, float]]:
+    return {
+        (entry["sigma"], entry["images"], entry["a"], entry["b"]): (
+            entry["difference"],
+            entry["standard_error"],
+        )
+        for figures in _figures()
+        for entry in figures["differences"]
+    }

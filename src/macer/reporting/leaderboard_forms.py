@@ -1,0 +1,267 @@
+"""The leaderboard as text: for the terminal, Markdown, LaTeX, CSV."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from macer.reporting import markup
+from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.reporting.scores import Difference
+from macer.reporting.tables import RADII
+from macer.reporting.texts import (
+    accuracy_texts,
+    radius_text,
+    setting,
+    signed_with_error,
+    with_error,
+)
+from macer.runs.zoo import PREFIX
+
+Line = tuple[str, ...]
+
+
+class Grid(NamedTuple):
+    """A table of text."""
+
+    header: Line
+    rows: Sequence[Line]
+
+
+TITLE = "Leaderboard: certified ℓ₂ robustness on CIFAR-10"
+WHICH = {"every-5th": "every 5th test image", "all": "all test images"}
+
+NOTES = (
+    "Every row of a table has the same images, n0, n and α, and Clopper and Pearson's bound of the "
+    "top class [Cohen+19]. ± is one standard error over the images. Differences of ACR are paired, "
+    "image by image; one below two of its standard errors says little of the order.",
+    "ACRs that agree in three decimals share a rank.",
+    "The field's logs print radii in three digits, rounded to the nearest; ours are rounded down.",
+    "Training is the time of one training on one GPU of the kind named, where it is known.",
+)
+DAGGER = (
+    "† The same counts by the runner-up bound, which was chosen after they were drawn: not "
+    "certificates at level α, and not ranked (docs/guide/bounds.md)."
+)
+FIGURES_ONLY = (
+    "‡ Figures only: these logs have no licence and do not come with macer. The figures were "
+    "computed from the logs at the source named."
+)
+WITHOUT_OURS = (
+    "macer's own models are certified on every 5th test image, and have no row among all images."
+)
+
+
+def title(board: Board) -> str:
+    """What a board is of: σ, images, n0, n, α."""
+    return (
+        f"σ {setting(board.sigma)}: {WHICH[board.images]} ({board.count:,}), n0 = {board.n0}, "
+        f"n = {board.n:,}, α = {board.alpha:g}"
+    )
+
+
+def radii(board: Board) -> list[int]:
+    """The places in RADII that a board shows: up to the last that a row reaches, ten at most."""
+    last = max(i for row in board.rows for i, share in enumerate(row.accuracies) if share)
+    return list(range(0, last + 1, 1 if last <= 10 else 2))
+
+
+def scores(board: Board) -> Grid:
+    """Ranks, ACRs by both bounds, and differences."""
+    names = {row.method: row.name for row in board.rows}
+    daggers = any(row.runner_up for row in board.rows)
+    header: Line = ("method", "#", "ACR", *(["runner-up †"] if daggers else []))
+    header += tuple(f"− {names[to]}" for to in _compared(board))
+    rows = []
+    for row in board.rows:
+        acr = with_error(row.acr, row.standard_error)
+        line = (name_text(row), str(row.rank), acr, *([_dagger(row)] if daggers else []))
+        rows.append(line + tuple(_difference(one) for one in differences(row, board)))
+    return Grid(header, rows)
+
+
+def accuracies(board: Board) -> Grid:
+    """Certified accuracy at the radii of a board."""
+    shown = radii(board)
+    rows = [
+        (name_text(row), str(row.rank), *accuracy_texts(row.accuracies[i] for i in shown))
+        for row in board.rows
+    ]
+    return Grid(("method", "#", *(radius_text(RADII[i]) for i in shown)), rows)
+
+
+def origins(boards: Sequence[Board]) -> Grid:
+    """Where each row comes from and how long its training took, with the σ that this holds for.
+
+    80 columns wide at most, so that no terminal folds an address.
+    """
+    found: dict[Line, set[float]] = {}
+    for board in boards:
+        for row in board.rows:
+            line = (name_text(row), training_text(row), where_text(row))
+            found.setdefault(line, set()).add(board.sigma)
+
+    def order(line: Line) -> tuple[bool, str, float]:
+        return not line[-1].startswith(PREFIX), line[0].lower(), min(found[line])
+
+    rows = [
+        (line[0], ", ".join(map(setting, sorted(found[line]))), *line[1:])
+        for line in sorted(found, key=order)
+    ]
+    return Grid(("method", "σ", "training", "source"), rows)
+
+
+def differences(row: Rank, board: Board) -> list[Difference | None]:
+    """A row's differences to the methods that a board compares with."""
+    both = {board.reference: row.to_reference, board.best: row.to_best}
+    return [both[to] for to in _compared(board)]
+
+
+def _compared(board: Board) -> list[str]:
+    return list(dict.fromkeys([board.reference, board.best]))
+
+
+def name_text(row: Rank) -> str:
+    """A method's name; ‡ where its log does not come with macer."""
+    return f"{row.name} ‡" if row.figures_only else row.name
+
+
+def where_text(row: Rank) -> str:
+    """The model's name in the zoo, or the address of the log."""
+    return row.load or row.source.removeprefix("https://")
+
+
+def training_text(row: Rank) -> str:
+    """How long the training took, in seconds or hours, and on what; — where it is not known."""
+    if row.seconds is None:
+        return "—"
+    short = row.seconds < 3600
+    time = f"{row.seconds:.0f} s" if short else f"{row.seconds / 3600:.1f} h"
+    return f"{time}, {row.hardware}"
+
+
+def _dagger(row: Rank) -> str:
+    return f"{row.runner_up.acr:.3f} †" if row.runner_up else ""
+
+
+def _difference(difference: Difference | None) -> str:
+    if difference is None:
+        return ""
+    return signed_with_error(difference.difference, difference.standard_error)
+
+
+def notes(boards: Sequence[Board]) -> list[str]:
+    """What to know when reading the boards."""
+    rows = [row for board in boards for row in board.rows]
+    found = [*NOTES, *dict.fromkeys(f"{row.name}: {row.note}" for row in rows if row.note)]
+    if any(row.runner_up for row in rows):
+        found.append(DAGGER)
+    if any(row.figures_only for row in rows):
+        found.append(FIGURES_ONLY)
+    if not all(any(row.load for row in board.rows) for board in boards):
+        found.append(WITHOUT_OURS)
+    return found
+
+
+def whole(board: Board) -> Grid:
+    """Scores, accuracies and origin side by side."""
+    left, middle = scores(board), accuracies(board)
+    header = (*left.header, *middle.header[2:], "training", "network")
+    rows = [
+        (*one, *two[2:], training_text(row), row.network)
+        for one, two, row in zip(left.rows, middle.rows, board.rows, strict=True)
+    ]
+    return Grid(header, rows)
+
+
+def others_grid(others: Sequence[OtherLeague]) -> Grid:
+    """The models of other leagues."""
+    rows = [
+        (
+            one.name,
+            one.league,
+            one.figures,
+            one.conditions,
+            one.beside,
+            f"[{one.paper}]",
+            one.source,
+        )
+        for one in others
+    ]
+    header = ("model", "league", "figures", "conditions", "ours", "paper", "source")
+    return Grid(header, rows)
+
+
+def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
+    """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
+    parts = [f"# {TITLE}\n"]
+    parts += [f"## {title(board)}\n\n{markup.markdown(*whole(board), ())}" for board in boards]
+    parts.append("\n\n".join(notes(boards)) + "\n")
+    papers = {name_text(row): row.paper for board in boards for row in board.rows}
+    rows = [
+        (name, f"[{papers[name]}]" if papers[name] else "", *rest)
+        for name, *rest in origins(boards).rows
+    ]
+    origin = Grid(("method", "paper", "σ", "training", "source"), rows)
+    parts.append(f"## Sources\n\n{LOADING}\n\n{_of_words(origin)}")
+    parts.append(f"## Other leagues\n\n{OTHERS}\n\n{_of_words(others_grid(others))}")
+    return "\n".join(parts)
+
+
+def _of_words(grid: Grid) -> str:
+    """A table in Markdown whose columns all begin at the left."""
+    head, rule, *rest = markup.markdown(*grid, ()).splitlines(keepends=True)
+    return "".join([head, rule.replace("--:", ":--"), *rest])
+
+
+LOADING = "`zoo:NAME` stands for a model in every command, and in `macer.load_model`."
+OTHERS = (
+    "More data, several networks, or noise that depends on the input: figures only, not ranked."
+)
+
+
+def latex(boards: Sequence[Board]) -> str:
+    """A table for each σ, with booktabs' rules."""
+    below = [note.replace("†", "*").replace("‡", "**") for note in notes(boards)]
+    texts = []
+    for i, board in enumerate(boards):
+        grid = whole(board)
+        lines = [[_starred(cell) for cell in line] for line in (grid.header, *grid.rows)]
+        last = below if i == len(boards) - 1 else []
+        texts.append(markup.latex(lines[0], lines[1:], [title(board), *last]))
+    return "\n".join(texts)
+
+
+def _starred(cell: str) -> str:
+    """A cell with marks that every font has."""
+    return cell.replace(" †", "*").replace(" ‡", "**").replace("—", "–")
+
+
+def csv(boards: Sequence[Board]) -> str:
+    """All boards in one table of comma-separated values; what is unknown is empty."""
+    header = ["sigma", "images", "rank", "method", "acr", "standard_error"]
+    header += ["runner_up_acr", "runner_up_standard_error"]
+    header += [f"to_{to}{of}" for to in ("reference", "best") for of in ("", "_standard_error")]
+    header += [f"certified_accuracy_{r:.2f}" for r in RADII]
+    header += ["reference", "best", "count", "n0", "n", "alpha", "seconds", "hardware"]
+    header += ["network", "league", "paper", "source", "licence", "figures_only", "load"]
+    lines = [_values(board, row) for board in boards for row in board.rows]
+    return markup.csv(header, lines)
+
+
+def _values(board: Board, row: Rank) -> list[object]:
+    pairs = [(d.difference, d.standard_error) if d else (None, None) for d in _both(row)]
+    reading = row.runner_up or (None, None)
+    settings = [board.reference, board.best, board.count, board.n0, board.n, board.alpha]
+    about = [row.seconds, row.hardware, row.network, row.league, row.paper, row.source]
+    return [
+        *(board.sigma, board.images, row.rank, row.method, row.acr, row.standard_error),
+        *reading,
+        *(value for pair in pairs for value in pair),
+        *row.accuracies,
+        *settings,
+        *about,
+        *(row.licence, str(row.figures_only).lower(), row.load),
+    ]
+
+
+def _both(row: Rank) -> tuple[Difference | None, Difference | None]:
+    return row.to_reference, row.to_best

@@ -1,0 +1,70 @@
+"""The leaderboard as one self-contained HTML page, whose tables can be sorted."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from macer.errors import Mistake
+from macer.reporting import leaderboard_forms as forms
+from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.system.files import write_file
+
+
+def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
+    """Write the page: a table for each board, notes, and the other leagues."""
+    from jinja2 import Environment, StrictUndefined
+
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    folder = resources.files("macer.reporting")
+    script = folder.joinpath("leaderboard.js").read_text("utf-8")
+    source = folder.joinpath("leaderboard.html.j2").read_text("utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = environment.from_string(source).render(
+        title=forms.TITLE,
+        boards=[_section(board) for board in boards],
+        notes=forms.notes(boards),
+        others=others,
+        others_note=forms.OTHERS,
+        script=script,
+        # The browser runs this script and no other.
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+    write_file(path, text.encode())
+
+
+def _section(board: Board) -> dict[str, Any]:
+    grid = forms.whole(board)
+    return {
+        "title": forms.title(board),
+        "header": grid.header[:-1],  # the network stands below the method's name
+        "rows": [
+            {"row": row, "cells": _cells(row, texts[2:-1], board)}
+            for row, texts in zip(board.rows, grid.rows, strict=True)
+        ],
+    }
+
+
+def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
+    """Each cell after name and rank: its text in two lines, and the value that it is sorted by."""
+    values: list[object] = [row.acr]
+    if any(one.runner_up for one in board.rows):
+        values.append(row.runner_up.acr if row.runner_up else "")
+    values += [one.difference if one else 0 for one in forms.differences(row, board)]
+    values += [row.accuracies[i] for i in forms.radii(board)]
+    values.append("" if row.seconds is None else row.seconds)
+    return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
+
+
+def _lines(text: str) -> tuple[str, str]:
+    """A figure, and what stands below it: its error or its hardware."""
+    figure, error, below = text.partition(" ± ")
+    if error:
+        return figure, f"± {below}"
+    figure, _, below = text.partition(", ")
+    return figure, below

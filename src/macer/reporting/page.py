@@ -1,0 +1,200 @@
+"""One self-contained HTML page about certificates: opens offline, asks nothing of the network."""
+
+import io
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from macer.errors import Mistake
+from macer.reporting.curves import conditions, draw
+from macer.reporting.figures import SVG
+from macer.reporting.intervals import ClassScore, interval_text
+from macer.reporting.logs import CertificateLog
+from macer.reporting.provenance import Provenance
+from macer.reporting.scores import Difference, Floats, curve, outcomes
+from macer.reporting.tables import ScoreRow, acr_text, cells, tabulate
+from macer.reporting.texts import (
+    accuracy_texts,
+    count_text,
+    images_text,
+    radius_text,
+    setting,
+    signed_with_error,
+    thousands,
+)
+from macer.system.files import write_file
+from macer.system.text import one_line
+
+# A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
+PLACEHOLDER = "#010203"
+
+MOST_CLASSES = 50  # in a table of classes; JSON has all
+
+
+def write_page(
+    logs: Sequence[CertificateLog],
+    path: Path,
+    *,
+    title: str,
+    models: Sequence[Provenance] = (),
+) -> None:
+    """Write the page: ACRs, curves, table, comparisons, outcomes, settings, and how to read them.
+
+    Args:
+        models: of the logs, as far as they are known.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    table = tabulate(logs)
+    source = resources.files("macer.reporting").joinpath("page.html.j2").read_text("utf-8")
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.filters.update(setting=setting, thousands=thousands, count=count_text)
+    # Differences have a table of their own further down the page.
+    header, rows = cells(table, compared=False)
+    text = environment.from_string(source).render(
+        title=title,
+        models=models,
+        conditions=conditions(logs),
+        headlines=[_headline(row) for row in table.rows],
+        header=header,
+        rows=rows,
+        acr_column=2 + len(table.radii),
+        intervals=[_interval_cells(row, len(header)) for row in table.rows],
+        classes=[_class_table(row) for row in table.rows],
+        radii=list(map(radius_text, table.radii)),
+        table=table,
+        differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
+        outcomes=list(zip(table.rows, map(outcomes, logs), strict=True)),
+        drawing=drawing(logs),
+    )
+    write_file(path, text.encode())
+
+
+def _printable(value: object) -> object:
+    """A text without control characters; our own markup, the drawing, stays as it is."""
+    return one_line(value) if type(value) is str else value
+
+
+def drawing(logs: Sequence[CertificateLog]) -> str:
+    """The radius–accuracy curves as SVG to stand inside a page, in the page's text colour."""
+    from matplotlib import rc_context
+
+    curves = [curve(log) for log in logs]
+    width = max(float(x[-1]) for x, _ in curves)
+    simple = [simplify(x, y, width / 1500, 1 / 1500) for x, y in curves]
+    picture = io.StringIO()
+    with rc_context({**SVG, "path.simplify": False}):
+        figure = draw(logs, simple, colour=PLACEHOLDER, titled=False)
+        figure.savefig(picture, format="svg", transparent=True, metadata={"Date": None})
+    return _inline(picture.getvalue())
+
+
+def simplify(x: Floats, y: Floats, width: float, height: float) -> tuple[Floats, Floats]:
+    """Remove knots of a falling step curve, y[i] on (x[i−1], x[i]], too close to tell apart.
+
+    Neighbouring steps become one step while together they are narrower than width or differ by
+    less than height. It is as high as the lowest of them, so that no accuracy is overstated.
+    """
+    kept = [0]
+    for i in range(1, len(x)):
+        start = kept[-1]
+        narrow = i + 1 < len(x) and x[i + 1] - x[start] <= width
+        flat = i + 1 < len(x) and y[start + 1] - y[i + 1] <= height
+        # The last two knots draw the fall to 0 at the largest radius.
+        if i >= len(x) - 2 or not (narrow or flat):
+            kept.append(i)
+    return x[np.array(kept)], y[np.array(kept)]
+
+
+def _inline(svg: str) -> str:
+    """An SVG file as a part of a page: no prologue or metadata, ids of its own, short numbers."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', r"\1curves-", svg)
+    svg = re.sub(r'(?<= d=")[^"]+', lambda data: _shortened(data[0]), svg)
+    svg = svg.replace(PLACEHOLDER, "currentColor")
+    size = r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>'
+    label = "Radius–accuracy curves; the table below holds the same figures."
+    return re.sub(size, rf'<svg \1 xmlns:xlink="{XLINK}" role="img" aria-label="{label}">', svg)
+
+
+def _shortened(data: str) -> str:
+    """A path's data with two decimals, a hundredth of a point, and without needless spaces."""
+    data = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", data)
+    return re.sub(r"\s*([A-Z])\s*", r"\1", data).strip()
+
+
+# The name of a namespace, not an address to fetch.
+XLINK = "http://www.w3.org/1999/xlink"
+
+
+def _headline(row: ScoreRow) -> dict[str, str]:
+    acr, error = acr_text(row).split(" ", maxsplit=1)
+    return {
+        "name": row.name,
+        "acr": acr,
+        "error": error,
+        "interval": interval_text(row.acr_interval),
+        "images": images_text(row.images, row.which, row.asked),
+        "sigma": setting(row.sigma),
+        "n": thousands(row.n),
+        "alpha": setting(row.alpha),
+    }
+
+
+def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
+    """The intervals below a row's accuracies and ACR; nothing below its other cells."""
+    known = [interval_text(interval) for interval in (*row.accuracy_intervals, row.acr_interval)]
+    return ["", "", *known, *[""] * (columns - 2 - len(known))]
+
+
+def _class_table(row: ScoreRow) -> dict[str, Any]:
+    """The classes of a log; of very many, those with the lowest ACRs."""
+    shown = row.classes
+    if len(shown) > MOST_CLASSES:
+        shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
+    rows = [
+        {
+            "name": _class_name(one),
+            "images": f"{one.images:,}",
+            "accuracies": list(
+                zip(
+                    accuracy_texts(one.accuracies),
+                    map(interval_text, one.accuracy_intervals),
+                    strict=True,
+                )
+            ),
+            "acr": f"{one.acr:.3f}",
+        }
+        for one in shown
+    ]
+    return {"name": row.name, "rows": rows, "classes": len(row.classes)}
+
+
+def _class_name(score: ClassScore) -> str:
+    """A class's number, and its name where that says more."""
+    label = f"{score.label}"
+    return label if score.name in (None, label) else f"{label} {score.name}"
+
+
+def _comparison(name: str, difference: Difference) -> dict[str, str]:
+    gain, error, images = difference
+    return {
+        "name": name,
+        "difference": signed_with_error(gain, error),
+        "images": f"{images:,}",
+        "errors": f"{abs(gain) / error:.1f}" if error > 0 else "—",
+    }
