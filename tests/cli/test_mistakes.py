@@ -430,6 +430,21 @@ MISTAKES = [
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
     ),
+    ("report run --radius -1", "radius must be a number ≥ 0, got -1.0\n"),
+    ("report run --radius nan", "radius must be a number ≥ 0, got nan\n"),
+    ("report run --evidence a.txt", "path of evidence must end in .json, got 'a.txt'\n"),
+    ("report run --evidence nowhere/a.json", "no folder nowhere to write a.json into: make it "),
+    ("report run run --evidence a.json", "evidence must be of one run, got 2; name one\n"),
+    (
+        "report run/certificates.tsv --evidence a.json",
+        "evidence must be of a run with a journal, got run/certificates.tsv, which has none\n",
+    ),
+    ("report run --data small", "data must be given with html, for its pictures; add --html FILE"),
+    ("report run --data nowhere --html a.html", "no files of 'mnist' in nowhere: expected "),
+    (
+        "report run/certificates.tsv --data small --html a.html",
+        "data must be given with a run, whose journal names them, got log files\n",
+    ),
     ("report at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
     # gate
     ("gate", 'Command "gate" parameter RUN requires an argument.\n'),

@@ -13,6 +13,7 @@ from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
 
 if TYPE_CHECKING:
+    from macer.data.selection import Selection
     from macer.report.logs import CertificateLog
 
 
@@ -29,6 +30,9 @@ def report(
     latex: bool = False,
     markdown: bool = False,
     html: Path | None = None,
+    evidence: Path | None = None,
+    radius: float | None = None,
+    data: Path | None = None,
     plot: Path | None = None,
 ) -> Result:
     """Certified accuracy and ACR of runs and of the field's logs, gzipped or not.
@@ -55,32 +59,64 @@ def report(
     markdown
         Print Markdown instead.
     html
-        Write a self-contained page.
+        Write a self-contained page for a reviewer.
+    evidence
+        Write what one run's certificates show, with hashes and commands, as JSON to be signed.
+    radius
+        Radius of the verdict, which is printed too; the page and the evidence take σ by default.
+    data
+        Folder of the data sets, for pictures on the page of what the radius means.
     plot
         Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     """
     from macer.data.selection import Selection
     from macer.report.logs import select
+    from macer.report.verdict import verdicts
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
+    _check_files(logs, html, evidence, data)
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in _read_logs(logs)]
+    judged = verdicts(chosen, radius)
     if plot:
         from macer.report.curves import plot as draw_curves
 
         draw_curves(chosen, plot)
     if html:
-        _write_page(chosen, logs, html)
+        _write_page(chosen, logs, html, images, radius, data)
+    if evidence:
+        _write_evidence(logs[0], chosen[0], evidence, images, radius)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
     table = print_report(chosen, form, radii, intervals=intervals)
     say = _say_beside(form != "terminal")
-    for what, file in (("curves", plot), ("page", html)):
+    for verdict in judged if radius is not None else ():
+        say(f"{verdict.name}: {verdict.sentence}")
+    for what, file in (("curves", plot), ("page", html), ("evidence", evidence)):
         if file:
             say(f"{what}: {file}")
-    return {"report": table, "plot": plot, "html": html}
+    return {
+        **{"report": table, "verdicts": judged},
+        **{"plot": plot, "html": html, "evidence": evidence},
+    }
+
+
+def _check_files(
+    logs: Sequence[Path], html: Path | None, evidence: Path | None, data: Path | None
+) -> None:
+    """Refuse files that cannot be written, and flags that would have no effect."""
+    from macer.report.evidence import check_evidence_path
+    from macer.system.files import check_place
+
+    if data is not None and html is None:
+        raise Mistake("data must be given with html, for its pictures; add --html FILE")
+    if evidence is not None:
+        check_evidence_path(evidence)
+        check_place(evidence)
+        if len(logs) > 1:
+            raise Mistake(f"evidence must be of one run, got {len(logs)}; name one")
 
 
 def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
@@ -98,13 +134,42 @@ def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
     return [replace(log, name=name) for log, name in zip(logs, names, strict=True)]
 
 
-def _write_page(logs: "Sequence[CertificateLog]", paths: Sequence[Path], html: Path) -> None:
-    from macer.report.page import write_page
+def _write_page(
+    logs: "Sequence[CertificateLog]",
+    paths: Sequence[Path],
+    html: Path,
+    images: "Selection",
+    radius: float | None,
+    data: Path | None,
+) -> None:
+    from macer.report.evidence import source
+    from macer.report.page import Asked, write_page
+    from macer.report.pictures import pictures
     from macer.report.provenance import provenance
+    from macer.report.verdict import chosen_radius
 
-    folders = map(certificates_folder, paths)
+    folders = list(map(certificates_folder, paths))
     known = [provenance(folder, log.name) for folder, log in zip(folders, logs, strict=True)]
-    write_page(logs, html, title="Certified robustness", models=list(filter(None, known)))
+    runs = [source(folder, log) for folder, log in zip(folders, logs, strict=True)]
+    sources = list(filter(None, runs))
+    if data is not None and not sources:
+        raise Mistake("data must be given with a run, whose journal names them, got log files")
+    shown = pictures(sources[0], data, chosen_radius(logs, radius)[0]) if data is not None else []
+    asked = Asked(images, radius, sources, shown)
+    title = "Certified robustness"
+    write_page(logs, html, title=title, models=list(filter(None, known)), asked=asked)
+
+
+def _write_evidence(
+    path: Path, log: "CertificateLog", file: Path, images: "Selection", radius: float | None
+) -> None:
+    from macer.report.evidence import evidence, source, write_evidence
+
+    folder = certificates_folder(path)
+    run = source(folder, log)
+    if run is None:
+        raise Mistake(f"evidence must be of a run with a journal, got {path}, which has none")
+    write_evidence(evidence(run, images, radius), file)
 
 
 def _say_beside(form_alone: bool) -> Callable[[str], None]:

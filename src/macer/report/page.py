@@ -5,15 +5,19 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.report.clauses import CLAUSES
 from macer.report.curves import conditions, draw
+from macer.report.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
 from macer.report.figures import SVG
 from macer.report.intervals import ClassScore, interval_text
 from macer.report.logs import CertificateLog
+from macer.report.pictures import Row
 from macer.report.provenance import Provenance
 from macer.report.scores import Difference, Floats, curve, outcomes
 from macer.report.tables import (
@@ -29,6 +33,7 @@ from macer.report.tables import (
     tabulate,
     thousands,
 )
+from macer.report.verdict import class_verdicts, share_text, verdicts
 from macer.system.files import write_file
 from macer.system.text import one_line
 
@@ -38,14 +43,24 @@ PLACEHOLDER = "#010203"
 MOST_CLASSES = 50  # in a table of classes; JSON has all
 
 
+class Asked(NamedTuple):
+    """What a page was asked for beside its logs."""
+
+    images: Selection = Selection()
+    radius: float | None = None  # of the verdicts; σ by default
+    runs: Sequence[Source] = ()  # of the logs, as far as they have journals
+    pictures: Sequence[Row] = ()
+
+
 def write_page(
     logs: Sequence[CertificateLog],
     path: Path,
     *,
     title: str,
     models: Sequence[Provenance] = (),
+    asked: Asked = Asked(),  # noqa: B008  a tuple
 ) -> None:
-    """Write the page: ACRs, curves, table, comparisons, outcomes, settings, and how to read them.
+    """Write the page: verdict, claim, curves, tables, outcomes, limits, settings, provenance.
 
     Args:
         models: of the logs, as far as they are known.
@@ -63,9 +78,12 @@ def write_page(
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.filters.update(setting=setting, thousands=thousands, count=count_text)
+    environment.filters.update(
+        setting=setting, thousands=thousands, count=count_text, share=share_text
+    )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
+    judged = verdicts(logs, asked.radius)
     text = environment.from_string(source).render(
         title=title,
         models=models,
@@ -75,7 +93,16 @@ def write_page(
         rows=rows,
         acr_column=2 + len(table.radii),
         intervals=[_interval_cells(row, len(header)) for row in table.rows],
-        classes=[_class_table(row) for row in table.rows],
+        classes=[
+            _class_table(row, log, judged[0].radius)
+            for row, log in zip(table.rows, logs, strict=True)
+        ],
+        verdicts=judged,
+        claim=CLAIM,
+        limits=LIMITS,
+        clauses=CLAUSES,
+        pictures=asked.pictures,
+        runs=[_run_facts(run, asked) for run in asked.runs],
         radii=list(map(radius_text, table.radii)),
         table=table,
         differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
@@ -164,8 +191,28 @@ def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
     return ["", "", *known, *[""] * (columns - 2 - len(known))]
 
 
-def _class_table(row: ScoreRow) -> dict[str, Any]:
+def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
+    """What a run's journal and manifest say: settings, hashes, versions, and how to repeat it."""
+    made = versions(run)
+    with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
+    level, family = run.header.alpha, run.header.family
+    return {
+        "name": run.log.name,
+        "settings": {**settings(run.header), **with_what},
+        "hashes": hashes(run),
+        "commands": commands(run, asked.images, asked.radius),
+        "family": family,
+        "together": None if family is None else f"{level * family:.6g}",
+    }
+
+
+def _joined(values: dict[str, Any] | None) -> str:
+    return ", ".join(f"{k} {v}" for k, v in (values or {}).items() if v is not None) or "?"
+
+
+def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str, Any]:
     """The classes of a log; of very many, those with the lowest ACRs."""
+    judged = {one.label: one for one in class_verdicts(log, radius)}
     shown = row.classes
     if len(shown) > MOST_CLASSES:
         shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
@@ -181,10 +228,13 @@ def _class_table(row: ScoreRow) -> dict[str, Any]:
                 )
             ),
             "acr": f"{one.acr:.3f}",
+            "lower": judged[one.label].lower,
+            "given_up": judged[one.label].given_up,
         }
         for one in shown
     ]
-    return {"name": row.name, "rows": rows, "classes": len(row.classes)}
+    lost = [_class_name(one) for one in row.classes if judged[one.label].given_up]
+    return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
 
 
 def _class_name(score: ClassScore) -> str:
