@@ -46,6 +46,7 @@ CALLS: list[tuple[str, ...]] = [
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
     ("report", "run", "--evidence", "a.json", "--html", "a.html", "--data", "pictures"),
+    ("verify", "run", "--evidence", "a.json", "--resample", "0", "--data", "pictures", *CPU),
     ("gate", "run", "--radius", "0.1", "--at-least", "0"),
     ("gate", "run", "--radius", "0", "--worst-class", "0", "--junit", "gate.xml"),
     ("gate", "at-0.1", "--radius", "0.1", "--baseline", "run", "--not-worse-by", "1"),
