@@ -72,6 +72,17 @@ def test_a_signature_for_another_purpose_does_not_count(folder: Path) -> None:
 
 
 @needs_ssh
+def test_of_several_names_of_a_key_the_first_is_told(folder: Path, tmp_path: Path) -> None:
+    key = (folder / "ann.pub").read_text()
+    signers = tmp_path / "signers"
+    signers.write_text(f"ann@work,ann@home {key}")
+    assert check_signature(CONTENT, folder / "ann-macer.sig", signers) == "ann@work"
+    signers.write_text(f'ann@work namespaces="git" {key}')
+    with pytest.raises(AuditFailed, match="is not a signature of this evidence by ann@work"):
+        check_signature(CONTENT, folder / "ann-macer.sig", signers)
+
+
+@needs_ssh
 def test_what_is_no_signature_does_not_count(folder: Path) -> None:
     with pytest.raises(AuditFailed, match="is not a signature by a key of") as failed:
         check(folder, "signers")

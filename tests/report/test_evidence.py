@@ -99,6 +99,15 @@ def test_the_command_to_certify_has_every_setting_of_the_journal(
     assert (given["start"], given["stop"], given["skip"]) == (0, 60, 1)
 
 
+def test_certificates_in_no_run_have_commands_that_name_the_model(run: Path) -> None:
+    assert evidence_of(run)["commands"]["verify"].startswith("macer verify RUN --data DATA")
+    (run / MANIFEST).unlink()
+    commands = evidence_of(run, radius=0.1)["commands"]
+    assert commands["certify"].startswith("macer certify MODEL --data DATA")
+    assert commands["verify"].startswith("macer verify RUN --target MODEL --data DATA")
+    assert " --radius 0.1 " in commands["report"]
+
+
 def test_clauses_claim_no_conformity_and_say_what_is_left_open() -> None:
     documents = {clause.document for clause in CLAUSES}
     assert len(documents) == 3

@@ -265,13 +265,26 @@ def test_the_page_has_hashes_settings_and_commands_of_the_run(of_a_run: tuple[st
     for value in hashes(run).values():
         assert page.count(f"<code>{value}</code>") == 1
     for words in (
-        '<th scope="row">seed</th><td>123</td>',
+        '<th scope="row">seed of the noise</th><td>123</td>',
         '<th scope="row">noise</th><td>exact</td>',
-        '<th scope="row">precision</th><td>fp32</td>',
+        '<th scope="row">arithmetic of the network</th><td>fp32</td>',
         "macer verify RUN --data DATA --start 0 --stop 60\n",
         "macer 0.1.0, torch 2.13.0, cpu AVX2",
     ):
         assert words in page
+
+
+def test_images_that_are_not_counted_are_not_concealed(
+    of_a_run: tuple[str, Source], tmp_path: Path
+) -> None:
+    page, run = of_a_run
+    assert "are not counted here" not in page
+    some = source_of(run.folder, Selection(0, 40))
+    asked = Asked(Selection(0, 40), runs=[some])
+    write_page([some.log], tmp_path / "a.html", title="one", asked=asked)
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert "run: 20 images of its journal are not counted here" in text
+    assert '<th scope="row">images</th><td>0…39 (40)</td>' in text
 
 
 def test_the_page_says_whether_certificates_hold_together(

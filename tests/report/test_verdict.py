@@ -128,6 +128,11 @@ def test_a_share_is_rounded_down() -> None:
     assert [share_text(share) for share in (0.5439, 0.9999, 0.0)] == ["54.3%", "99.9%", "0.0%"]
 
 
+def test_a_radius_is_stated_in_all_its_digits() -> None:
+    [verdict] = verdicts([known(random_log(0))], 0.1234567)
+    assert "below 0.1234567." in verdict.sentence
+
+
 # refusal
 
 

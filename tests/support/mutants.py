@@ -1249,6 +1249,12 @@ MUTANTS = {
         "change = random.standard_normal(x.shape)\n    return np.asarray(0.5 * radius * change",
         "report/test_pictures.py",
     ),
+    "images that are not counted concealed": Mutant(
+        "report/page.py",
+        "len(run.contents.records) - len(run.log.idx)",
+        "0",
+        "report/test_page.py",
+    ),
     "a family at the level of one image": Mutant(
         "report/page.py",
         '"together": None if family is None else f"{level * family:.6g}"',

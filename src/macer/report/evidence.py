@@ -148,16 +148,21 @@ def versions(run: Source) -> dict[str, Any]:
 
 
 def commands(run: Source, images: Selection, radius: float | None) -> dict[str, str]:
-    """How to certify again, to verify and to report; RUN and DATA are folders."""
+    """How to certify again, to verify and to report; RUN, MODEL, DATA and NEW are paths.
+
+    Certificates that lie in no run's folder are of a MODEL that lies elsewhere.
+    """
     asked = _range_flags(run.contents)
-    given = "" if radius is None else f" --radius {radius:g}"
+    given = "" if radius is None else f" --radius {radius!r}"
+    target, of = ("RUN", "") if run.model else ("MODEL", " --target MODEL")
     parts = {"start": images.start or None, "stop": images.stop, "skip": images.skip}
     chosen = "".join(
         f" --{k} {v}" for k, v in parts.items() if v is not None and (k, v) != ("skip", 1)
     )
     return {
-        "certify": f"macer certify RUN --data DATA{asked}{_setting_flags(run.header)} --out NEW",
-        "verify": f"macer verify RUN --data DATA{asked}",
+        "certify": f"macer certify {target} --data DATA{asked}{_setting_flags(run.header)} "
+        "--out NEW",
+        "verify": f"macer verify RUN{of} --data DATA{asked}",
         "report": f"macer report RUN{chosen}{given} --data DATA --html review.html "
         "--evidence evidence.json",
     }

@@ -26,6 +26,7 @@ from macer.report.tables import (
     acr_text,
     cells,
     count_text,
+    images_of_log,
     images_text,
     radius_text,
     setting,
@@ -33,12 +34,28 @@ from macer.report.tables import (
     tabulate,
     thousands,
 )
-from macer.report.verdict import class_verdicts, share_text, verdicts
+from macer.report.verdict import class_verdicts, length_text, share_text, verdicts
 from macer.system.files import write_file
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
 PLACEHOLDER = "#010203"
+
+# Settings in words.
+LABELS = {
+    "sigma": "σ, standard deviation of the noise",
+    "n0": "n0, samples that choose the class",
+    "n": "n, samples that bound its share",
+    "alpha": "α, of each certificate",
+    "family": "images that share a level",
+    "bound": "bound of the share",
+    "beta": "β, of soft classifiers",
+    "seed": "seed of the noise",
+    "precision": "arithmetic of the network",
+    "device": "processor",
+    "row_by_row": "one noisy image at a time",
+    "score": "wrong images not estimated",
+}
 
 MOST_CLASSES = 50  # in a table of classes; JSON has all
 
@@ -79,7 +96,8 @@ def write_page(
         finalize=_printable,
     )
     environment.filters.update(
-        setting=setting, thousands=thousands, count=count_text, share=share_text
+        **{"setting": setting, "thousands": thousands, "count": count_text},
+        **{"share": share_text, "length_text": length_text},
     )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
@@ -193,12 +211,19 @@ def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
 
 def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
     """What a run's journal and manifest say: settings, hashes, versions, and how to repeat it."""
-    made = versions(run)
+    header, made = run.header, versions(run)
     with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
-    level, family = run.header.alpha, run.header.family
+    level, family = header.alpha, header.family
+    subject = {
+        "network": header.model,
+        "data set": f"{header.dataset}, {header.split} images",
+        "images": images_of_log(run.log),
+    }
+    known = {LABELS.get(name, name): value for name, value in settings(header).items()}
     return {
         "name": run.log.name,
-        "settings": {**settings(run.header), **with_what},
+        "settings": {**subject, **known, **with_what},
+        "left_out": len(run.contents.records) - len(run.log.idx),
         "hashes": hashes(run),
         "commands": commands(run, asked.images, asked.radius),
         "family": family,

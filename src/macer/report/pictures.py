@@ -12,6 +12,7 @@ from macer.certification.certificate import ABSTAIN
 from macer.errors import Mistake
 from macer.report.classes import class_text
 from macer.report.evidence import Source
+from macer.report.verdict import length_text
 
 Pixels = NDArray[np.float64]
 
@@ -80,7 +81,9 @@ def _row(image: NDArray[np.uint8], sigma: float, radius: float, seed: int) -> tu
         _picture(
             x + noise(x, sigma, random), f"one noisy copy, σ = {sigma:g}: the network sees many"
         ),
-        _picture(x + spread(x, radius, random), f"a random change of ℓ₂ length {radius:g}"),
+        _picture(
+            x + spread(x, radius, random), f"a random change of ℓ₂ length {length_text(radius)}"
+        ),
         _picture(x + patch(x, radius), f"the same length in {PATCH} × {PATCH} pixels"),
     )
 

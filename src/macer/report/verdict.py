@@ -103,18 +103,19 @@ def _class_verdict(bound: ClassBound, known: bool, lost: bool) -> ClassVerdict:
 
 def _sentence(log: CertificateLog, radius: float, lower: float | None) -> str:
     """The verdict in words; a share is rounded down."""
+    length = length_text(radius)
     if lower is None:
         return (
-            f"Nothing follows for other images at ℓ₂ {radius:g}: {_unknown_level(log)}, and so "
+            f"Nothing follows for other images at ℓ₂ {length}: {_unknown_level(log)}, and so "
             "these certificates bound nothing."
         )
     if lower == 0:
-        return f"These certificates show no robustness at ℓ₂ {radius:g}: the lower bound is 0%."
+        return f"These certificates show no robustness at ℓ₂ {length}: the lower bound is 0%."
     where = ", in real arithmetic" if log.noise == "ordinary" else ""
     return (
         f"With {100 * CONFIDENCE:g}% confidence, at least {share_text(lower)} of images like these "
         "get their right label from the smoothed classifier and keep it under every change of ℓ₂ "
-        f"length below {radius:g}{where}{_reservation(log)}."
+        f"length below {length}{where}{_reservation(log)}."
     )
 
 
@@ -131,6 +132,11 @@ def _reservation(log: CertificateLog) -> str:
         f"; not finished: {images:,} of {asked:,} images" if asked not in (None, images) else ""
     )
     return f"{'; of training images that were held out' if log.split == 'train' else ''}{missing}"
+
+
+def length_text(radius: float) -> str:
+    """A radius in all its digits: a rounded one could be larger than what was certified."""
+    return f"{radius:.15g}"
 
 
 def share_text(share: float) -> str:
