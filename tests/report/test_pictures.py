@@ -75,6 +75,9 @@ def test_the_title_says_what_came_of_the_image(run: Source) -> None:
         changed = replace(log, predict=predict, correct=predict == label)
         rows = pictures(replace(run, log=changed), Path(), 0.5)
         assert all(words in row.title for row in rows)
+    right = replace(log, predict=label, correct=label == label, radius=log.radius * 0 + 0.4999)
+    rows = pictures(replace(run, log=right), Path(), 0.5)
+    assert all(row.title.endswith("certified radius 0.499") for row in rows)  # never up
     changed = replace(log, predict=label * 0 + 9, correct=label == 9)
     rows = pictures(replace(run, log=changed), Path(), 0.5)
     assert all("answered as class 9, which is wrong" in row.title for row in rows)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macer.certification.certificate import ABSTAIN
+from macer.certification.table import rounded_down
 from macer.errors import Mistake
 from macer.report.classes import class_text
 from macer.report.evidence import Source
@@ -69,7 +70,7 @@ def _title(run: Source, place: int) -> str:
     elif predict != label:
         outcome = f"answered as class {class_text(predict, log.class_names)}, which is wrong"
     else:
-        outcome = f"right, certified radius {log.radius[place]:.3f}"
+        outcome = f"right, certified radius {rounded_down(log.radius[place], 3)}"
     return f"Image {log.idx[place]}, class {what}: {outcome}"
 
 
