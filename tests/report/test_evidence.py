@@ -114,7 +114,7 @@ def test_clauses_claim_no_conformity_and_say_what_is_left_open() -> None:
     for clause in CLAUSES:
         assert clause.covered and clause.not_covered and clause.topic
         assert "conform" not in clause.covered and "complies" not in clause.covered
-    assert {c.clause for c in CLAUSES if c.document.startswith("ISO")} == {None}
+    assert len({(clause.document, clause.clause) for clause in CLAUSES}) == len(CLAUSES)
 
 
 def test_a_log_file_has_no_evidence(run: Path) -> None:

@@ -1,7 +1,7 @@
 """What certificates can be evidence for in standards and laws on AI, and what they leave open.
 
-A clause has a number only where its text was known to whoever wrote this table; elsewhere the topic
-stands for it. Nothing here states conformity.
+The numbers of ISO/IEC 24029-2 are those of its table of contents. Nothing here states conformity,
+and none of it is legal advice.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class Clause:
     """A place in a document, and how far the certificates reach there."""
 
     document: str
-    clause: str | None
+    clause: str
     topic: str
     covered: str
     not_covered: str
@@ -21,18 +21,33 @@ class Clause:
 CLAUSES = (
     Clause(
         "ISO/IEC 24029-2:2023",
-        None,
-        "robustness of neural networks by formal methods: stability of the answer in a "
-        "neighbourhood of an input",
-        "Each certificate is a proof of stability in an ℓ₂ ball around one input, up to a stated "
-        "probability of error, for the smoothed classifier. The soundness is statistical; with "
-        "exact noise it holds in floating point too.",
-        "A deterministic proof, the bare network, other neighbourhoods, whole regions of inputs.",
+        "5.3",
+        "stability: the answer stays the same over a domain of inputs",
+        "Each certificate proves it for an ℓ₂ ball around one input, up to a stated probability of "
+        "error, for the smoothed classifier.",
+        "The bare network, other domains, and whole regions of inputs. Sensitivity, relevance and "
+        "reachability are other properties.",
+    ),
+    Clause(
+        "ISO/IEC 24029-2:2023",
+        "6.2.1.3",
+        "deterministic and non-deterministic verifiers",
+        "The verifier is non-deterministic: α bounds its error for each image; seed and votes are "
+        "recorded, so that it can be repeated.",
+        "A deterministic proof.",
+    ),
+    Clause(
+        "ISO/IEC 24029-2:2023",
+        "6.2.1.5",
+        "verifiers of real and of computer arithmetic",
+        "With exact noise the certificates hold in floating point; settings.noise says which noise "
+        "it was.",
+        "With ordinary noise: floating point. Another precision of the network, in any case.",
     ),
     Clause(
         "Regulation (EU) 2024/1689 (AI Act)",
         "Article 15(3)",
-        "levels and metrics of accuracy, to be declared in the instructions for use",
+        "levels and metrics of accuracy, to be declared in the instructions of use",
         "Certified accuracy with a lower confidence bound, the images and the method behind it.",
         "Accuracy in use on other data, and the declaration itself.",
     ),
