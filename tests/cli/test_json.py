@@ -1,7 +1,6 @@
 """docs/json.md is the schema: every command's document is checked against its tables."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,30 +11,21 @@ import pytest
 import torch
 from examples import log_of
 from PIL import Image
+from schema import SIMPLE, matches, parts_of
 
 import macer
-from macer.cli import report
 from macer.cli.app import app, main
 from macer.cli.printing import plain, print_document
 from macer.errors import AuditFailed, Stopped
 from macer.experiments import demo
 from macer.models.networks import lenet
+from macer.reporting import log_table
 from macer.runs import zoo
 from macer.system import rates
 from macer.system.files import sha256_of_file
 
-PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text("utf-8")
-ROW = r"^\| (\w+) \| ([\w ]+?) \| .+ \|$"
-PARTS = {
-    title: dict(re.findall(ROW, text.split("\n## ")[0], re.MULTILINE))
-    for title, text in re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-}
-for _keys in PARTS.values():
-    _keys.pop("key", None)
+PARTS = parts_of("json.md")
 COMMANDS = [name for name in app if not name.startswith("-")]
-SIMPLE = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
-SIMPLE["object"] = (dict,)
-
 CPU = ["--device", "cpu"]
 TRAIN = ["--dataset", "folder", "--data", "pictures", "--epochs", "3", "--batch", "6", *CPU]
 TRAIN += ["--held-out", "3"]
@@ -57,6 +47,8 @@ CALLS: list[tuple[str, ...]] = [
     ("predict", "run", "0.png", "--n", "50", "--seconds", "5", *CPU),
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
+    ("report", "run", "--evidence", "a.json", "--html", "a.html", "--data", "pictures"),
+    ("verify", "run", "--evidence", "a.json", "--resample", "0", "--data", "pictures", *CPU),
     ("gate", "run", "--radius", "0.1", "--at-least", "0"),
     ("gate", "run", "--radius", "0", "--worst-class", "0", "--junit", "gate.xml"),
     ("gate", "at-0.1", "--radius", "0.1", "--baseline", "run", "--not-worse-by", "1"),
@@ -130,24 +122,6 @@ def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "run_demo", lambda *_: made)
 
 
-def matches(value: Any, kind: str, where: str) -> None:
-    """Assert that a value is of a type of the page, to its last part."""
-    if kind.endswith(" or null"):
-        if value is not None:
-            matches(value, kind.removesuffix(" or null"), where)
-    elif kind.startswith("list of "):
-        assert isinstance(value, list), where
-        for one in value:
-            matches(one, kind.removeprefix("list of "), f"{where}[]")
-    elif kind in SIMPLE:
-        assert isinstance(value, SIMPLE[kind]), (where, kind, value)
-        assert isinstance(value, bool) == (kind == "boolean"), where
-    else:
-        assert isinstance(value, dict) and value.keys() == PARTS[kind].keys(), where
-        for key, of in PARTS[kind].items():
-            matches(value[key], of, f"{where}.{key}")
-
-
 def document_of(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], code: int) -> Any:
     """The one document that a call prints."""
     capsys.readouterr()
@@ -160,7 +134,7 @@ def document_of(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], 
 
     document = json.loads(out, parse_constant=refuse)
     head = {key: document.pop(key) for key in PARTS["document"]}
-    matches(head, "document", "document")
+    matches(PARTS, head, "document", "document")
     assert (head["schema"], head["macer"]) == (1, macer.__version__)
     assert head["command"] in (arguments[0], None)
     return document
@@ -183,7 +157,7 @@ def test_the_page_has_every_command_and_tries_it() -> None:
 def test_every_command_prints_the_document_that_the_page_describes(
     arguments: tuple[str, ...], at_desk: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    matches(document_of(arguments, capsys, 0), arguments[0], arguments[0])
+    matches(PARTS, document_of(arguments, capsys, 0), arguments[0], arguments[0])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -238,7 +212,7 @@ def test_a_mistake_is_a_document_a_line_and_code_2(
     assert main([*arguments, "--json"]) == 2
     out, err = capsys.readouterr()
     error = json.loads(out)["error"]
-    matches(error, "error", "error")
+    matches(PARTS, error, "error", "error")
     assert error["kind"] == "mistake" and error["message"].startswith(line)
     assert err == f"macer: {error['message']}\n"
 
@@ -266,7 +240,7 @@ def test_every_ending_has_its_code_and_its_document(
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(report, "certificates_folder", broken)
+    monkeypatch.setattr(log_table, "certificates_folder", broken)
     for flags in ([], ["--json"]):
         assert main(["report", "run", *flags]) == code
         out, err = capsys.readouterr()
@@ -281,7 +255,7 @@ def test_what_other_code_prints_does_not_come_between(
         sys.stdout.write("a line of somebody's module\n")
         return path
 
-    monkeypatch.setattr(report, "certificates_folder", noisy)
+    monkeypatch.setattr(log_table, "certificates_folder", noisy)
     assert main(["report", "run", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["command"] == "report"
@@ -319,8 +293,8 @@ def test_plain_values_have_no_nan_and_no_infinity() -> None:
 
 def test_a_bug_leaves_the_process_with_70() -> None:
     code = (
-        "import sys; from macer.cli import app as cli; from macer.cli import report; "
-        "report.certificates_folder = lambda path: 1 / 0; sys.exit(cli.main(['report', 'run']))"
+        "import sys; from macer.cli import app as cli; from macer.reporting import log_table; "
+        "log_table.certificates_folder = lambda path: 1 / 0; sys.exit(cli.main(['report', 'run']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

@@ -463,6 +463,19 @@ MISTAKES = [
         "size must be left out with mnist, ",
     ),
     ("pack os:x --sigma 1 --dataset mnist --out new --skip-damaged yes", "Unused Tokens: ['yes']."),
+    ("verify run --evidence none.json", "no evidence at none.json: `macer report RUN --evidence "),
+    ("verify run --evidence k.toml", "k.toml must be evidence in JSON: Expecting value"),
+    ("verify run --evidence run/manifest.json", "run/manifest.json must be evidence of schema 1, "),
+    ("verify run --signature k.toml", "evidence must be given with a signature; add --evidence "),
+    ("verify run --signers k.toml", "evidence must be given with a signature; add --evidence FILE"),
+    (
+        "verify run --evidence k.toml --signature k.toml",
+        "signers must be given with a signature; add --signers FILE\n",
+    ),
+    (
+        "verify run --evidence k.toml --signature none --signers k.toml",
+        "signature must be a file, got none, which is none\n",
+    ),
     ("verify run --data nowhere", "no files of 'mnist' in nowhere: expected "),
     ("verify run --code my-nets", NO_MODULE),
     ("verify run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
@@ -566,6 +579,21 @@ MISTAKES = [
     (
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
+    ),
+    ("report run --radius -1", "radius must be a number ≥ 0, got -1.0\n"),
+    ("report run --radius nan", "radius must be a number ≥ 0, got nan\n"),
+    ("report run --evidence a.txt", "path of evidence must end in .json, got 'a.txt'\n"),
+    ("report run --evidence nowhere/a.json", "no folder nowhere to write a.json into: make it "),
+    ("report run run --evidence a.json", "evidence must be of one run, got 2; name one\n"),
+    (
+        "report run/certificates.tsv --evidence a.json",
+        "evidence must be of a run with a journal, got run/certificates.tsv, which has none\n",
+    ),
+    ("report run --data small", "data must be given with html, for its pictures; add --html FILE"),
+    ("report run --data nowhere --html a.html", "no files of 'mnist' in nowhere: expected "),
+    (
+        "report run/certificates.tsv --data small --html a.html",
+        "data must be given with a run, whose journal names them, got log files\n",
     ),
     ("report at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
     # gate

@@ -56,9 +56,10 @@ def test_a_backend_of_a_notebook_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_run_has_the_sha256_of_its_weights(at_desk: Path, tmp_path: Path) -> None:
+    """By its manifest and by its journal."""
     page = tmp_path / "a.html"
     assert main(["report", "run", LOGS[0], "--html", str(page)]) == 0
-    assert page.read_text("utf-8").count(sha256_of_file(Path("run/model.safetensors"))) == 1
+    assert page.read_text("utf-8").count(sha256_of_file(Path("run/model.safetensors"))) == 2
 
 
 @pytest.mark.parametrize("form", ["--csv", "--latex", "--markdown"])

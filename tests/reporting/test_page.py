@@ -1,5 +1,6 @@
 """The page: complete, offline, and without markup from names."""
 
+import html
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -7,15 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from evidence_run import source_of, write_run
 from examples import published_logs, random_log, with_classes
 
+from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.reporting.evidence import LIMITS, Source, hashes
 from macer.reporting.intervals import interval_text
 from macer.reporting.logs import CertificateLog
-from macer.reporting.page import drawing, simplify, write_page
+from macer.reporting.page import Asked, drawing, simplify, write_page
+from macer.reporting.pictures import Picture, Row
 from macer.reporting.provenance import Provenance
 from macer.reporting.scores import average_certified_radius, curve, outcomes
 from macer.reporting.tables import tabulate
+from macer.reporting.verdict import verdicts
 
 SIGMAS = (0.25, 0.5, 1.0)  # of the published logs
 MODEL = Provenance("a", "macer", "<script>alert(1)", "cifar10", "0", "ab" * 32, "cd" * 32)
@@ -38,7 +44,7 @@ def page(macer: list[CertificateLog], tmp_path_factory: pytest.TempPathFactory) 
 class Tags(HTMLParser):
     """Collects the tags of a page and checks that they close in order."""
 
-    VOID = ("meta", "br")
+    VOID = ("meta", "br", "img")
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,3 +235,91 @@ def test_a_log_of_one_abstention_has_a_page(tmp_path: Path) -> None:
 def test_a_page_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="logs must hold at least one log, got none"):
         write_page([], tmp_path / "a.html", title="none")
+
+
+# the reviewer's questions
+
+
+@pytest.fixture(scope="module")
+def of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Source]:
+    """The page of a run with a family of images, and the run."""
+    folder = tmp_path_factory.mktemp("reviewed")
+    run = source_of(write_run(folder / "run", family=60, alpha=0.001 / 60, seed=123))
+    asked = Asked(Selection(), 0.1, [run])
+    write_page([run.log], folder / "a.html", title="one", models=[run.model], asked=asked)
+    return (folder / "a.html").read_text("utf-8"), run
+
+
+def test_the_verdict_is_the_first_thing_on_the_page(of_a_run: tuple[str, Source]) -> None:
+    page, run = of_a_run
+    [verdict] = verdicts([run.log], 0.1)
+    body = page[page.index("<body>") :]
+    assert body.index(verdict.sentence) < body.index("<h2>")
+    assert f"{verdict.certified} of 60 images (" in body
+    assert "The radius, 0.1, is the one that was asked for (--radius)." in body
+
+
+def test_the_page_has_hashes_settings_and_commands_of_the_run(of_a_run: tuple[str, Source]) -> None:
+    page, run = of_a_run
+    tags_of(page)
+    for value in hashes(run).values():
+        assert page.count(f"<code>{value}</code>") == 1
+    for words in (
+        '<th scope="row">seed of the noise</th><td>123</td>',
+        '<th scope="row">noise</th><td>exact</td>',
+        '<th scope="row">arithmetic of the network</th><td>fp32</td>',
+        "macer verify RUN --data DATA --start 0 --stop 60\n",
+        "macer 0.1.0, torch 2.13.0, cpu AVX2",
+    ):
+        assert words in page
+
+
+def test_images_that_are_not_counted_are_not_concealed(
+    of_a_run: tuple[str, Source], tmp_path: Path
+) -> None:
+    page, run = of_a_run
+    assert "are not counted here" not in page
+    some = source_of(run.folder, Selection(0, 40))
+    asked = Asked(Selection(0, 40), runs=[some])
+    write_page([some.log], tmp_path / "a.html", title="one", asked=asked)
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert "run: 20 images of its journal are not counted here" in text
+    assert '<th scope="row">images</th><td>0…39 (40)</td>' in text
+
+
+def test_the_page_says_whether_certificates_hold_together(
+    of_a_run: tuple[str, Source], tmp_path: Path
+) -> None:
+    page, _ = of_a_run
+    together = "60 images share one level (--family): with probability at least 1 − 0.001 none of"
+    assert together in page and "Not together" not in page
+    run = source_of(write_run(tmp_path / "run"))
+    write_page([run.log], tmp_path / "a.html", title="one", asked=Asked(runs=[run]))
+    other = (tmp_path / "a.html").read_text("utf-8")
+    assert "Not together" in other and together not in other
+
+
+def test_the_page_says_what_does_not_follow(page: str) -> None:
+    text = html.unescape(page)
+    assert all(f"<li>{limit}</li>" in text for limit in LIMITS)
+
+
+def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:
+    label = np.arange(200) % 60
+    label[:40] = 7
+    log = with_classes(random_log(0), label, np.where(label == 7, 8, label))
+    names = tuple(f"<{i}>" for i in range(60))
+    write_page([replace(log, class_names=names)], tmp_path / "a.html", title="a")
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert "<strong>Given up: 7 &lt;7&gt;.</strong>" in text
+    assert '<th scope="row">7 &lt;7&gt; <strong>(given up)</strong></th>' in text
+    assert text.count("(given up)") == 1
+
+
+def test_pictures_are_the_pages_own(tmp_path: Path) -> None:
+    row = Row("<b>", (Picture("data:image/png;base64,AA==", '"<i>'),))
+    write_page([random_log(0)], tmp_path / "a.html", title="a", asked=Asked(pictures=[row]))
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert '<img src="data:image/png;base64,AA==" alt="&#34;&lt;i&gt;">' in text
+    assert "style-src 'unsafe-inline'; img-src data:\"" in text
+    assert "<b>" not in text

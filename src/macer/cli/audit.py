@@ -73,6 +73,9 @@ def verify(
     start: Whole | None = None,
     stop: Whole | None = None,
     skip: Whole | None = None,
+    evidence: Path | None = None,
+    signature: Path | None = None,
+    signers: Path | None = None,
     data: CertifiedData = CertifiedData(),
     device: Device = "auto",
     threads: Threads = None,
@@ -92,6 +95,12 @@ def verify(
         Image to stop before.
     skip
         Only images whose number is a multiple of this must be.
+    evidence
+        File by `macer report --evidence` that must be of this run, in every hash and figure.
+    signature
+        File by `ssh-keygen -Y sign -n macer` that must be a signature of the evidence.
+    signers
+        Keys that may have signed it: a file of allowed signers, as ssh-keygen has them.
     """
     from macer.audit import verify as verification
     from macer.certification.scope import images_of
@@ -99,6 +108,7 @@ def verify(
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
+    signer = _check_evidence(run, evidence, signature, signers)
     contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
@@ -117,7 +127,33 @@ def verify(
         "asked": None if contents.scope is None else len(images_of(contents.scope)),
         "resampled": resampled,
         "power": verification.power(len(contents.records), resampled),
+        "evidence": evidence,
+        "signer": signer,
     }
+
+
+def _check_evidence(
+    run: Path, evidence: Path | None, signature: Path | None, signers: Path | None
+) -> str | None:
+    """The evidence must be signed, if that is asked for, and of this run; who signed it."""
+    from macer.audit.signature import check_signature
+    from macer.reporting.evidence_check import check_evidence, parse_evidence, read_evidence
+
+    given = {"evidence": evidence, "signature": signature, "signers": signers}
+    if signature is not None or signers is not None:
+        for name, file in given.items():
+            if file is None:
+                raise Mistake(f"{name} must be given with a signature; add --{name} FILE")
+    if evidence is None:
+        return None
+    content = read_evidence(evidence)
+    signer = None
+    if signature is not None and signers is not None:
+        signer = check_signature(content, signature, signers)
+        print_line(f"{evidence} is signed by {signer}")
+    check_evidence(parse_evidence(content, evidence), certificates_folder(run))
+    print_line(f"{evidence} is of this run: hashes and figures are equal")
+    return signer
 
 
 def _draw_again(

@@ -10,9 +10,10 @@ from cyclopts import Parameter
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.errors import Mistake
 from macer.recipes import Whole
-from macer.runs.zoo import certificates_folder, passed_over
+from macer.runs.zoo import certificates_folder
 
 if TYPE_CHECKING:
+    from macer.data.selection import Selection
     from macer.reporting.logs import CertificateLog
 
 
@@ -29,6 +30,9 @@ def report(
     latex: bool = False,
     markdown: bool = False,
     html: Path | None = None,
+    evidence: Path | None = None,
+    radius: float | None = None,
+    data: Path | None = None,
     plot: Path | None = None,
     title: str | None = None,
     labels: Annotated[
@@ -60,7 +64,13 @@ def report(
     markdown
         Print Markdown instead.
     html
-        Write a self-contained page.
+        Write a self-contained page for a reviewer.
+    evidence
+        Write what one run's certificates show, with hashes and commands, as JSON to be signed.
+    radius
+        Radius of the verdict, which is printed too; the page and the evidence take σ by default.
+    data
+        Folder of the data sets, for pictures on the page of what the radius means.
     plot
         Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     title
@@ -72,14 +82,18 @@ def report(
         has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
+    from macer.reporting.log_table import read_logs, write_page_of
     from macer.reporting.logs import select
+    from macer.reporting.verdict import verdicts
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
+    _check_files(logs, html, evidence, data)
     images = Selection(start, stop, skip)
-    chosen = [select(log, images) for log in _read_logs(logs)]
+    chosen = [select(log, images) for log in read_logs(logs)]
+    judged = verdicts(chosen, radius)
     if plot:
         from macer.reporting.curves import plot as draw_curves
 
@@ -87,40 +101,49 @@ def report(
     elif title is not None or labels or envelope:
         raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html:
-        _write_page(chosen, logs, html)
+        write_page_of(chosen, logs, html, images=images, radius=radius, data=data)
+    if evidence:
+        _write_evidence(logs[0], chosen[0], evidence, images, radius)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
     table = print_report(chosen, form, radii, intervals=intervals)
     say = _say_beside(form != "terminal")
-    for what, file in (("curves", plot), ("page", html)):
+    for verdict in judged if radius is not None else ():
+        say(f"{verdict.name}: {verdict.sentence}")
+    for what, file in (("curves", plot), ("page", html), ("evidence", evidence)):
         if file:
             say(f"{what}: {file}")
-    return {"report": table, "plot": plot, "html": html}
+    return {
+        **{"report": table, "verdicts": judged},
+        **{"plot": plot, "html": html, "evidence": evidence},
+    }
 
 
-def _read_logs(paths: Sequence[Path]) -> "list[CertificateLog]":
-    """The logs with different names; says which tables are behind their journals."""
-    from macer.reporting.logs import lacking, read_log
-    from macer.reporting.markup import distinct
-    from macer.system.progress import note
+def _check_files(
+    logs: Sequence[Path], html: Path | None, evidence: Path | None, data: Path | None
+) -> None:
+    """Refuse files that cannot be written, and flags that would have no effect."""
+    from macer.reporting.evidence import check_evidence_path
+    from macer.system.files import check_place
 
-    for line in filter(None, map(passed_over, paths)):
-        note(line)
-    folders = [certificates_folder(path) for path in paths]
-    logs = [read_log(folder) for folder in folders]
-    names = distinct([log.name for log in logs], paths)
-    for folder, log in zip(folders, logs, strict=True):
-        if behind := lacking(folder, log):
-            note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
-    return [replace(log, name=name) for log, name in zip(logs, names, strict=True)]
+    if data is not None and html is None:
+        raise Mistake("data must be given with html, for its pictures; add --html FILE")
+    if evidence is not None:
+        check_evidence_path(evidence)
+        check_place(evidence)
+        if len(logs) > 1:
+            raise Mistake(f"evidence must be of one run, got {len(logs)}; name one")
 
 
-def _write_page(logs: "Sequence[CertificateLog]", paths: Sequence[Path], html: Path) -> None:
-    from macer.reporting.page import write_page
-    from macer.reporting.provenance import provenance
+def _write_evidence(
+    path: Path, log: "CertificateLog", file: Path, images: "Selection", radius: float | None
+) -> None:
+    from macer.reporting.evidence import evidence, source, write_evidence
 
-    folders = map(certificates_folder, paths)
-    known = [provenance(folder, log.name) for folder, log in zip(folders, logs, strict=True)]
-    write_page(logs, html, title="Certified robustness", models=list(filter(None, known)))
+    folder = certificates_folder(path)
+    run = source(folder, log)
+    if run is None:
+        raise Mistake(f"evidence must be of a run with a journal, got {path}, which has none")
+    write_evidence(evidence(run, images, radius), file)
 
 
 def _say_beside(form_alone: bool) -> Callable[[str], None]:

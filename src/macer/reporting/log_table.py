@@ -11,7 +11,7 @@ from macer.reporting import tables
 from macer.reporting.logs import CertificateLog, lacking, read_log, select
 from macer.reporting.markup import distinct
 from macer.reporting.tables import ScoreTable
-from macer.runs.zoo import certificates_folder
+from macer.runs.zoo import certificates_folder, passed_over
 from macer.system.progress import note
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class LogTable:
 
     paths: tuple[Path, ...]  # as they were named
     logs: tuple[CertificateLog, ...]
+    images: Selection  # of each log
     radii: tuple[float, ...] | None = None  # of the table; None: up to the largest certified one
 
     @property
@@ -52,14 +53,7 @@ class LogTable:
 
     def write_page(self, path: Path | str, *, title: str = "Certified robustness") -> Path:
         """Write a self-contained HTML page; return its path."""
-        from macer.reporting.page import write_page
-        from macer.reporting.provenance import provenance
-
-        folders = map(certificates_folder, self.paths)
-        known = [
-            provenance(folder, log.name) for folder, log in zip(folders, self.logs, strict=True)
-        ]
-        write_page(self.logs, Path(path), title=title, models=list(filter(None, known)))
+        write_page_of(self.logs, self.paths, Path(path), images=self.images, title=title)
         return Path(path)
 
     def _repr_markdown_(self) -> str:
@@ -71,14 +65,56 @@ def log_table(
     images: Selection = Selection(),  # noqa: B008  frozen
     radii: Sequence[float] | None = None,
 ) -> LogTable:
-    """Read logs, each with a name of its own; say which tables are behind their journals."""
+    """The table of logs, of these images alone."""
+    logs = [select(log, images) for log in read_logs(paths)]
+    return LogTable(tuple(paths), tuple(logs), images, None if radii is None else tuple(radii))
+
+
+def read_logs(paths: Sequence[Path]) -> list[CertificateLog]:
+    """The logs, each with a name of its own; says which tables are behind their journals."""
     if not paths:
         raise Mistake("logs must name at least one run or log file, got none")
+    for line in filter(None, map(passed_over, paths)):
+        note(line)
     folders = [certificates_folder(path) for path in paths]
     logs = [read_log(folder) for folder in folders]
-    names = distinct([log.name for log in logs], paths)
     for folder, log in zip(folders, logs, strict=True):
         if behind := lacking(folder, log):
             note(f"the table of {folder} lacks {behind} certificates; certify again to write it")
-    named = [select(replace(log, name=name), images) for log, name in zip(logs, names, strict=True)]
-    return LogTable(tuple(paths), tuple(named), None if radii is None else tuple(radii))
+    names = distinct([log.name for log in logs], paths)
+    return [replace(log, name=name) for log, name in zip(logs, names, strict=True)]
+
+
+def write_page_of(
+    logs: Sequence[CertificateLog],
+    paths: Sequence[Path],
+    html: Path,
+    *,
+    images: Selection,
+    radius: float | None = None,
+    data: Path | None = None,
+    title: str = "Certified robustness",
+) -> None:
+    """Write the page of logs.
+
+    Args:
+        paths: of the logs, as they were named.
+        images: which of their images the logs have.
+        radius: of the verdict.
+        data: the folder of the data sets, for pictures; None: no pictures.
+    """
+    from macer.reporting.evidence import source
+    from macer.reporting.page import Asked, write_page
+    from macer.reporting.pictures import pictures
+    from macer.reporting.provenance import provenance
+    from macer.reporting.verdict import chosen_radius
+
+    folders = list(map(certificates_folder, paths))
+    known = [provenance(folder, log.name) for folder, log in zip(folders, logs, strict=True)]
+    runs = [source(folder, log) for folder, log in zip(folders, logs, strict=True)]
+    sources = list(filter(None, runs))
+    if data is not None and not sources:
+        raise Mistake("data must be given with a run, whose journal names them, got log files")
+    shown = pictures(sources[0], data, chosen_radius(logs, radius)[0]) if data is not None else []
+    asked = Asked(images, radius, sources, shown)
+    write_page(logs, html, title=title, models=list(filter(None, known)), asked=asked)

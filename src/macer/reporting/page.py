@@ -5,18 +5,22 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from macer.data.selection import Selection
 from macer.errors import Mistake
+from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
+from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
 from macer.reporting.figures import SVG
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
+from macer.reporting.pictures import Row
 from macer.reporting.provenance import Provenance
 from macer.reporting.scores import Difference, Floats, curve, outcomes
-from macer.reporting.tables import ScoreRow, acr_text, cells, tabulate
+from macer.reporting.tables import ScoreRow, acr_text, cells, images_of_log, tabulate
 from macer.reporting.texts import (
     accuracy_texts,
     count_text,
@@ -26,13 +30,39 @@ from macer.reporting.texts import (
     signed_with_error,
     thousands,
 )
+from macer.reporting.verdict import class_verdicts, length_text, share_text, verdicts
 from macer.system.files import write_file
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
 PLACEHOLDER = "#010203"
 
+# Settings in words.
+LABELS = {
+    "sigma": "σ, standard deviation of the noise",
+    "n0": "n0, samples that choose the class",
+    "n": "n, samples that bound its share",
+    "alpha": "α, of each certificate",
+    "family": "images that share a level",
+    "bound": "bound of the share",
+    "beta": "β, of soft classifiers",
+    "seed": "seed of the noise",
+    "precision": "arithmetic of the network",
+    "device": "processor",
+    "row_by_row": "one noisy image at a time",
+    "score": "wrong images not estimated",
+}
+
 MOST_CLASSES = 50  # in a table of classes; JSON has all
+
+
+class Asked(NamedTuple):
+    """What a page was asked for beside its logs."""
+
+    images: Selection = Selection()
+    radius: float | None = None  # of the verdicts; σ by default
+    runs: Sequence[Source] = ()  # of the logs, as far as they have journals
+    pictures: Sequence[Row] = ()
 
 
 def write_page(
@@ -41,8 +71,9 @@ def write_page(
     *,
     title: str,
     models: Sequence[Provenance] = (),
+    asked: Asked = Asked(),  # noqa: B008  a tuple
 ) -> None:
-    """Write the page: ACRs, curves, table, comparisons, outcomes, settings, and how to read them.
+    """Write the page: verdict, claim, curves, tables, outcomes, limits, settings, provenance.
 
     Args:
         models: of the logs, as far as they are known.
@@ -60,9 +91,13 @@ def write_page(
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.filters.update(setting=setting, thousands=thousands, count=count_text)
+    environment.filters.update(
+        **{"setting": setting, "thousands": thousands, "count": count_text},
+        **{"share": share_text, "length_text": length_text},
+    )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
+    judged = verdicts(logs, asked.radius)
     text = environment.from_string(source).render(
         title=title,
         models=models,
@@ -72,7 +107,16 @@ def write_page(
         rows=rows,
         acr_column=2 + len(table.radii),
         intervals=[_interval_cells(row, len(header)) for row in table.rows],
-        classes=[_class_table(row) for row in table.rows],
+        classes=[
+            _class_table(row, log, judged[0].radius)
+            for row, log in zip(table.rows, logs, strict=True)
+        ],
+        verdicts=judged,
+        claim=CLAIM,
+        limits=LIMITS,
+        clauses=CLAUSES,
+        pictures=asked.pictures,
+        runs=[_run_facts(run, asked) for run in asked.runs],
         radii=list(map(radius_text, table.radii)),
         table=table,
         differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
@@ -161,8 +205,35 @@ def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
     return ["", "", *known, *[""] * (columns - 2 - len(known))]
 
 
-def _class_table(row: ScoreRow) -> dict[str, Any]:
+def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
+    """What a run's journal and manifest say: settings, hashes, versions, and how to repeat it."""
+    header, made = run.header, versions(run)
+    with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
+    level, family = header.alpha, header.family
+    subject = {
+        "network": header.model,
+        "data set": f"{header.dataset}, {header.split} images",
+        "images": images_of_log(run.log),
+    }
+    known = {LABELS.get(name, name): value for name, value in settings(header).items()}
+    return {
+        "name": run.log.name,
+        "settings": {**subject, **known, **with_what},
+        "left_out": len(run.contents.records) - len(run.log.idx),
+        "hashes": hashes(run),
+        "commands": commands(run, asked.images, asked.radius),
+        "family": family,
+        "together": None if family is None else f"{level * family:.6g}",
+    }
+
+
+def _joined(values: dict[str, Any] | None) -> str:
+    return ", ".join(f"{k} {v}" for k, v in (values or {}).items() if v is not None) or "?"
+
+
+def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str, Any]:
     """The classes of a log; of very many, those with the lowest ACRs."""
+    judged = {one.label: one for one in class_verdicts(log, radius)}
     shown = row.classes
     if len(shown) > MOST_CLASSES:
         shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
@@ -178,10 +249,13 @@ def _class_table(row: ScoreRow) -> dict[str, Any]:
                 )
             ),
             "acr": f"{one.acr:.3f}",
+            "lower": judged[one.label].lower,
+            "given_up": judged[one.label].given_up,
         }
         for one in shown
     ]
-    return {"name": row.name, "rows": rows, "classes": len(row.classes)}
+    lost = [_class_name(one) for one in row.classes if judged[one.label].given_up]
+    return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
 
 
 def _class_name(score: ClassScore) -> str:

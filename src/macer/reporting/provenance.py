@@ -22,6 +22,11 @@ class Provenance(NamedTuple):
     weights_sha256: str
     data_sha256: str  # of the training images
 
+    def training(self) -> dict[str, str | None]:
+        """How the model was trained; None where the manifest does not say."""
+        names = ("loss", "network", "dataset", "seed")
+        return {name: getattr(self, name) or None for name in names}
+
 
 def provenance(folder: Path, name: str) -> Provenance | None:
     """The model of the certificates in a run's folder; None where there is no run."""
@@ -35,6 +40,18 @@ def provenance(folder: Path, name: str) -> Provenance | None:
     training = [_loss(recipe), *(recipe.get(field) for field in ("model", "dataset", "seed"))]
     hashes = [manifest.get(field) for field in ("weights_sha256", "data_sha256")]
     return Provenance(name, *("" if value is None else str(value) for value in training + hashes))
+
+
+def versions_of(folder: Path) -> dict[str, str | None] | None:
+    """With what a run's model was made; None where there is no run."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    manifest = _read_manifest(file)
+    versions = manifest.get("versions")
+    known = {**manifest, **(versions if isinstance(versions, dict) else {})}
+    names = ("macer", "python", "torch", "numpy", "commit", "device")
+    return {name: None if known.get(name) is None else str(known[name]) for name in names}
 
 
 def _loss(recipe: dict[str, Any]) -> object:
