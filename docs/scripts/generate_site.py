@@ -26,6 +26,7 @@ ELSEWHERE = {
 }
 HEADS = {
     "index.md": "---\nhide: [navigation, toc]\n---\n\n",
+    "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
 SCRIPTS = {".py", ".pyc"}

@@ -19,7 +19,7 @@ from macer.losses.objective import settings_of
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.report.logs import read_log
 from macer.report.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.report.tables import images_of_log, setting, thousands
+from macer.report.tables import setting, thousands
 from macer.runs import names as run_names
 
 ROOT = Path(__file__).parents[2]
@@ -207,7 +207,9 @@ def scores() -> str:
         log = read_log(file)
         acr = f"{average_certified_radius(log):.3f} ± {standard_error(log):.3f}"
         accuracies = [f"{a:.3f}" if a else "" for a in certified_accuracy(log, RADII)]
-        rows.append((code(log.name), acr, *accuracies, images_of_log(log), thousands(log.n)))
+        acr = acr.replace(" ", "\N{NO-BREAK SPACE}")
+        images = thousands(len(log.idx))
+        rows.append((code(log.name), acr, *accuracies, images, thousands(log.n)))
     radii = [setting(radius) for radius in RADII]
     return table(("log", "ACR", *radii, "images", "n"), rows)
 
