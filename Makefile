@@ -12,14 +12,14 @@ PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_t
 TRITON := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/macer/triton-$(TRITON_VERSION)-$(PYTHON_TAG)
 INTERPRETED := TRITON_INTERPRET=1 PYTHONPATH=$(TRITON)
 
-.PHONY: setup demo check test lint mutants kernels bench pins oldest clean
+.PHONY: setup demo docs check test lint mutants kernels bench pins oldest clean
 
 # The package and its tools in an environment $(1), at the versions of $(2). hatchling comes first and
 # builds there: for a build apart from it pip takes the newest hatchling, whatever $(2) says.
 define install
 	$(PYTHON) -m venv $(1)
 	$(1)/bin/python -m pip install --quiet --constraint $(2) hatchling
-	$(1)/bin/python -m pip install --quiet --constraint $(2) --no-build-isolation --editable '.[dev]'
+	$(1)/bin/python -m pip install --quiet --constraint $(2) --no-build-isolation --editable '.[dev,docs]'
 endef
 
 setup: $(READY)
@@ -32,9 +32,16 @@ demo: $(READY)
 	rm -rf demo
 	$(BIN)/macer demo --out demo
 
+# The site, from the pages that docs/scripts/generate_site.py writes; a warning, such as of a broken link,
+# is an error. The last line refuses a page that would ask another host for anything.
+docs: $(READY)
+	$(BIN)/python docs/scripts/generate_site.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python docs/scripts/check_site.py site
+
 lint: $(READY)
-	$(BIN)/ruff check src tests hatch_build.py
-	$(BIN)/ruff format --check src tests hatch_build.py
+	$(BIN)/ruff check src tests docs/scripts hatch_build.py
+	$(BIN)/ruff format --check src tests docs/scripts hatch_build.py
 	$(BIN)/mypy
 
 # Each process takes half of the tests and steals from the other one at the end, so that most
@@ -88,4 +95,4 @@ $(OLDEST)/.ready: pyproject.toml hatch_build.py constraints.txt constraints-olde
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(PINS) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(PINS) demo site build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis

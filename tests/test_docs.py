@@ -1,0 +1,205 @@
+"""The documentation: its parts are made, its Python runs, its pictures are as they are drawn."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from check_site import fetched
+from draw_pictures import PICTURES, draw
+from generate_site import ELSEWHERE, ROOT, Site, generate
+from generated_parts import PARTS
+from PIL import Image
+
+import macer
+from macer.cli.app import command_line, main
+from macer.data.sets import load
+from macer.losses import LOSSES
+from macer.recipes.fields import FIELDS
+
+DOCS = ROOT / "docs"
+MARKED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+NAVIGATION = (ROOT / "mkdocs.yml").read_text("utf-8").split("\nnav:")[1].split("\nnot_in_nav")[0]
+RUN_AS_THEY_STAND = [
+    "README.md",
+    *(f"docs/how/{n}.md" for n in ("smoothing", "macer", "exact-noise")),
+]
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """The blocks of a page that are marked as of a kind, or not marked."""
+    text = (ROOT / page).read_text("utf-8")
+    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [block for marked, block in found if marked == kind]
+
+
+# law: pages
+
+
+def test_every_page_has_one_place_in_the_navigation():
+    listed = re.findall(r": (\S+\.md)$", NAVIGATION, re.MULTILINE)
+    assert sorted(listed) == sorted(Site().places.values())
+
+
+def test_every_generated_part_stands_on_a_page():
+    marked = [
+        name for page in DOCS.rglob("*.md") for name in MARKED.findall(page.read_text("utf-8"))
+    ]
+    assert sorted(marked) == sorted(PARTS)
+
+
+@pytest.mark.slow
+def test_the_pages_of_the_site_are_whole(tmp_path: Path):
+    generate(tmp_path / "site")
+    pages = {p.relative_to(tmp_path / "site").as_posix(): p for p in tmp_path.rglob("*.md")}
+    assert set(ELSEWHERE.values()) <= pages.keys()
+    for place, page in pages.items():
+        text = page.read_text("utf-8")
+        assert not MARKED.search(text), place
+        outside = re.sub(r"````.*?````|```.*?```|`[^`\n]+`", "", text, flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", outside):
+            assert (page.parent / link).exists(), f"{place}: {link}"
+    assert "def macer_loss(" in pages["source/src/macer/losses/macer.py.md"].read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_every_command_name_loss_and_field_is_in_the_reference():
+    commands = [name for name in command_line() if not name.startswith("-")]
+    assert [c for c in commands if f"## macer {c}\n" not in PARTS["commands"]()] == []
+    assert [n for n in macer.__all__ if f"## macer.{n}\n" not in PARTS["python"]()] == []
+    assert [name for name in LOSSES if f"### {name}\n" not in PARTS["losses"]()] == []
+    assert [f for f in FIELDS if f"| `{f}` |" not in PARTS["train_fields"]()] == []
+
+
+def test_every_flag_that_is_no_field_has_a_help_text():
+    lines = re.findall(r"^\* `(.+?)`(.*)$", PARTS["commands"](), re.MULTILINE)
+    assert len(lines) >= 150
+    assert [flag for flag, text in lines if not text.startswith(": ")] == []
+
+
+def test_the_architecture_names_every_package():
+    packages = {path.parent.name for path in (ROOT / "src/macer").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)/`", PARTS["packages"](), re.MULTILINE)) == packages
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_every_log():
+    logs = list((ROOT / "results").glob("*.tsv.gz"))
+    text = PARTS["scores"]().replace("\N{NO-BREAK SPACE}", " ")
+    assert len(text.splitlines()) == len(logs) + 2
+    assert "| `cifar10-0.50-record` | 0.784 ± 0.017 |" in text
+
+
+# law: code
+
+
+@pytest.mark.parametrize("page", RUN_AS_THEY_STAND)
+def test_the_python_of_a_page_runs(
+    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """What it prints is what the page says, in a comment or in the block below."""
+    monkeypatch.chdir(ROOT)
+    code = blocks(page, "python")
+    assert code
+    for block in code:
+        exec(compile(block, page, "exec"), {"__name__": "page"})
+        printed = capsys.readouterr().out
+        for said in re.findall(r"print\(.*\)  # (.+)", block):
+            assert printed.strip() == said
+        if page.endswith("exact-noise.md"):
+            assert printed in blocks(page, "")
+
+
+@pytest.mark.slow
+def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    split = load("mnist-sample", "train")
+    names: dict[str, Any] = {"images": split.images[:64], "labels": split.labels[:64]}
+    for block in blocks("docs/guide/python.md", "python"):
+        exec(compile(block, "python.md", "exec"), names)
+    assert Path("runs/mine/model.safetensors").exists()
+    assert Path("runs/other/model.safetensors").exists()
+    assert len(names["certificates"]) == 4
+
+
+def test_the_prediction_of_the_readme_is_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(ROOT)
+    assert main(["predict", "zoo:mnist-0.50", "docs/pictures/nine.png", "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    for page in ("README.md", "docs/start.md", "docs/guide/predict.md"):
+        assert printed in blocks(page, ""), page
+
+
+# law: pictures
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_says_what_its_script_draws(name: str, tmp_path: Path):
+    """Every word and number in it; lines may differ in their last digits."""
+    draw([name], tmp_path)
+    words = re.compile(r"<text[^>]*>([^<]*)</text>")
+    again = words.findall((tmp_path / f"{name}.svg").read_text("utf-8"))
+    assert len(again) > 5
+    assert again == words.findall((DOCS / f"pictures/{name}.svg").read_text("utf-8"))
+
+
+def test_every_picture_is_drawn_or_the_image_that_is_certified():
+    files = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert files == {*(f"{name}.svg" for name in PICTURES), "nine.png"}
+    with Image.open(DOCS / "pictures/nine.png") as image:
+        assert image.tobytes() == load("mnist-sample", "test").images[62].tobytes()
+
+
+def test_pictures_are_small():
+    assert all(path.stat().st_size < 100_000 for path in (DOCS / "pictures").iterdir())
+
+
+# known value
+
+
+def test_the_citation_has_the_version_of_macer():
+    text = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {macer.__version__}\n" in text
+    families = re.findall(r"family-names: (\w+)", text)
+    bibtex = blocks("README.md", "bibtex")[0]
+    assert families == re.findall(r"(?:\{|and )(\w+), ", bibtex)
+
+
+def test_the_site_is_built_from_pinned_packages():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "mkdocs-material" in extras["optional-dependencies"]["docs"]
+    assert "\nstrict: true\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+# refusal
+
+
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [
+        ('<a href="https://example.org">a link that a reader follows</a>', 0),
+        ('<link rel="canonical" href="https://example.org">', 0),
+        ('<script src="assets/bundle.js"></script>', 0),
+        ('<script src="https://example.org/x.js"></script>', 1),
+        ('<link rel="stylesheet" href="//example.org/x.css">', 1),
+        ('<link rel="preconnect" href="https://example.org">', 1),
+        ('<img src="https://example.org/x.png" srcset="https://example.org/y.png 2x">', 2),
+        ("<style>@import 'https://example.org/x.css';</style>", 1),
+        ('<p style="background: url(https://example.org/x.png)">', 1),
+    ],
+)
+def test_what_a_page_fetches_from_another_host_is_seen(page: str, count: int, tmp_path: Path):
+    file = tmp_path / "page.html"
+    file.write_text(page, "utf-8")
+    assert len(fetched(file)) == count
+
+
+def test_a_link_to_nothing_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    site = Site()
+    page = DOCS / "start.md"
+    monkeypatch.setattr(Path, "read_text", lambda *_: "[x](../src/nothing.py)")
+    with pytest.raises(SystemExit, match="which does not exist"):
+        site.text_of(page)
