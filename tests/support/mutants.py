@@ -117,10 +117,16 @@ MUTANTS = {
         "counts = counts0",
         "certification/test_anytime.py",
     ),
+    "one pass draws what the first image wants": Mutant(
+        "smoothing/sampling.py",
+        "self.first[places] + numbers",
+        "self.first[0] + numbers",
+        "smoothing/test_sampling.py",
+    ),
     "anytime: no deadline": Mutant(
         "certification/anytime.py",
-        "min(next_look(size, n, chunks=_CHUNKS), size + clock.fitting())",
-        "next_look(size, n, chunks=_CHUNKS)",
+        "min(look_after(size, n), size + clock.fitting())",
+        "look_after(size, n)",
         "certification/test_anytime.py",
     ),
     "anytime: seconds for all images together": Mutant(
@@ -1371,7 +1377,7 @@ MUTANTS = {
     ),
     "one noise for all predicted images": Mutant(
         "certification/predict_files.py",
-        "indices=[_noise_number(image)]",
+        "indices=[noise_number(image)]",
         "indices=[0]",
         "certification/test_predict_files.py::test_images_that_differ_have_noise_of_their_own",
     ),

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from macer.data.image_folder import (
 )
 from macer.data.split import Split
 from macer.errors import Mistake
+
+if TYPE_CHECKING:
+    from PIL import ImageFile
 
 SIDE = 224
 SHORTER_SIDE = 256
@@ -86,17 +90,23 @@ class ImageFiles:
 
 def read_middle(file: Path) -> np.ndarray:
     """The shorter side resized to 256, then the central 224 × 224: (3, 224, 224) uint8."""
+    with opened_image(file) as image:
+        return middle_of(image)
+
+
+def middle_of(image: "ImageFile.ImageFile") -> np.ndarray:
+    """The middle of an opened image, as `read_middle` has it."""
     from PIL import Image
 
-    with opened_image(file) as image:
-        shorter = min(image.size)
-        width, height = (side * SHORTER_SIDE // shorter for side in image.size)
-        if width * height > LARGEST_IMAGE:
-            raise Mistake(
-                f"{file} must be less narrow: with a shorter side of {SHORTER_SIDE} it would have "
-                f"{width}×{height} pixels, got {image.width}×{image.height}"
-            )
-        pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
+    shorter = min(image.size)
+    width, height = (side * SHORTER_SIDE // shorter for side in image.size)
+    if width * height > LARGEST_IMAGE:
+        raise Mistake(
+            f"{os.fsdecode(image.filename)} must be less narrow: with a shorter side of "
+            f"{SHORTER_SIDE} it would have {width}×{height} pixels, got "
+            f"{image.width}×{image.height}"
+        )
+    pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
     return _channels_first(pixels.crop((left, top, left + SIDE, top + SIDE)))
 

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,28 +118,36 @@ def _common_format(files: Iterable[Path]) -> tuple[str, tuple[int, int]]:
 
 
 @contextmanager
-def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
-    """Open an image: its header is decoded and checked, its pixels are not."""
+def opened_image(
+    file: Path, content: bytes | None = None, most: int | None = None
+) -> "Iterator[ImageFile.ImageFile]":
+    """Open an image: its header is decoded and checked, its pixels are not.
+
+    Args:
+        content: the bytes of an image that is in no file; `file` then is its name in messages.
+        most: pixels that it may have; LARGEST_IMAGE by default.
+    """
     from PIL import Image
 
-    with opened(file, limit=_LARGEST_FILE) as stream:
+    most = LARGEST_IMAGE if most is None else most
+    with opened(file, limit=_LARGEST_FILE) if content is None else BytesIO(content) as stream:
         try:
             image = Image.open(stream, formats=("PNG", "JPEG"))
         except Image.DecompressionBombError as error:
-            raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
+            raise Mistake(f"{file} must have at most {most:,} pixels: {error}") from error
         except (OSError, SyntaxError, ValueError) as error:
             raise Mistake(f"{file} must be a PNG or JPEG image: {_reason(error)}") from error
         image.filename = str(file)
-        _check_image(image)
+        _check_image(image, most)
         with _LARGE_IMAGES if image.width * image.height > _LARGE_IMAGE else nullcontext():
             yield image
 
 
-def _check_image(image: "ImageFile.ImageFile") -> None:
+def _check_image(image: "ImageFile.ImageFile", most: int) -> None:
     file = os.fsdecode(image.filename)
-    if image.width * image.height > LARGEST_IMAGE:
+    if image.width * image.height > most:
         size = f"{image.width}×{image.height}"
-        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {size}")
+        raise Mistake(f"{file} must have at most {most:,} pixels, got {size}")
     if image.mode not in _EIGHT_BIT_MODES:
         raise Mistake(f"{file} must have 8 bits per channel, got mode {image.mode!r}; convert it")
     if image.format == "PNG" and getattr(image, "is_animated", False):
@@ -172,5 +181,10 @@ def _scans(image: "ImageFile.ImageFile") -> int:
 def read_image(file: Path, *, channels: int) -> np.ndarray:
     """One file as (channels, height, width) uint8; one channel is grey, three are RGB."""
     with opened_image(file) as image:
-        pixels = np.asarray(whole_image(image, "L" if channels == 1 else "RGB"))
+        return pixels_of(image, channels=channels)
+
+
+def pixels_of(image: "ImageFile.ImageFile", *, channels: int) -> np.ndarray:
+    """An opened image as (channels, height, width) uint8; one channel is grey, three are RGB."""
+    pixels = np.asarray(whole_image(image, "L" if channels == 1 else "RGB"))
     return pixels.reshape(*pixels.shape[:2], -1).transpose(2, 0, 1)
