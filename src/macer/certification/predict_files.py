@@ -19,7 +19,7 @@ from macer.certification.settings import as_images, check_settings
 from macer.certification.table import rounded_down
 from macer.certification.target import PreparedModel, other_function, prepare, trained_target
 from macer.certification.watch import watched
-from macer.data.image_files import middle_of
+from macer.data.image_files import SIDE, middle_of
 from macer.data.image_folder import opened_image, pixels_of
 from macer.data.sets import DATASETS
 from macer.errors import Mistake
@@ -191,11 +191,13 @@ def model_input(image: "ImageFile.ImageFile", card: ModelCard) -> Tensor:
     """The pixels; only their middle for a model that was trained on images of any size."""
     data_set = DATASETS.get(card.dataset)
     any_size = data_set is not None and data_set.any_size
-    pixels = middle_of(image) if any_size else pixels_of(image, channels=card.shape[0])
-    if pixels.shape != card.shape:
-        expected, got = shape_text(card.shape), shape_text(pixels.shape)
+    channels = card.shape[0]
+    shape = (channels, SIDE, SIDE) if any_size else (channels, image.height, image.width)
+    if shape != card.shape:
+        expected, got = shape_text(card.shape), shape_text(shape)
         path = os.fsdecode(image.filename)
         raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")
+    pixels = middle_of(image) if any_size else pixels_of(image, channels=channels)
     return torch.from_numpy(pixels.copy())  # Pillow's own pixels cannot be written to
 
 
