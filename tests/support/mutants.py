@@ -1888,6 +1888,147 @@ MUTANTS = {
         "kernels/test_fuse_inference.py",
         interpreted=True,
     ),
+    "serve: a body of any length": Mutant(
+        "server/uploads.py",
+        "                if total > limits.body:\n",
+        "                if False:\n",
+        "server/test_uploads.py::test_a_body_without_a_length_is_refused_at_the_limit",
+    ),
+    "serve: an image of any size": Mutant(
+        "server/uploads.py",
+        "content, most=limits.pixels)",
+        "content)",
+        "server/test_uploads.py",
+    ),
+    "serve: a form of any number of fields": Mutant(
+        "server/uploads.py", "> _MOST_FIELDS + 1:", "> 10**9:", "server/test_uploads.py"
+    ),
+    "serve: the beginning of a key suffices": Mutant(
+        "server/limits.py",
+        "offered = _digest(given.strip())",
+        "offered = next((k for k in self._keys if _digest(given.strip()[:-1]) == k), b'')",
+        "server/test_app.py::test_without_a_right_key_nothing_is_answered",
+    ),
+    "serve: any scheme with a key": Mutant(
+        "server/limits.py",
+        'scheme.lower() == "bearer"',
+        "True",
+        "server/test_app.py::test_without_a_right_key_nothing_is_answered",
+    ),
+    "serve: metrics for everybody": Mutant(
+        "server/app.py",
+        "        self._client(request)\n",
+        "",
+        "server/test_app.py::test_without_a_right_key_nothing_is_answered",
+    ),
+    "serve: answers of two requests swapped": Mutant(
+        "server/worker.py",
+        "zip(group, certificates, strict=True)",
+        "zip(group, certificates[::-1], strict=True)",
+        "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+    ),
+    "serve: votes of the first image for all": Mutant(
+        "server/worker.py",
+        "job.add(_row(more, i), int(num[i]))",
+        "job.add(_row(more, 0), int(num[i]))",
+        "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+    ),
+    "serve: one level for all requests": Mutant(
+        "server/worker.py",
+        "by_alpha[job.alpha].append(job)",
+        "by_alpha[next(iter(by_alpha), job.alpha)].append(job)",
+        "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+    ),
+    "serve: selection samples count too": Mutant(
+        "server/job.py",
+        "self.counts = Tally(*map(torch.zeros_like, counts0))",
+        "self.counts = counts0",
+        "server/test_app.py::test_an_answer_is_that_of_certify_anytime",
+    ),
+    "serve: each look draws the first samples again": Mutant(
+        "server/worker.py",
+        "after=np.array([job.drawn for job in jobs])",
+        "after=0",
+        "server/test_app.py::test_an_answer_is_that_of_certify_anytime",
+    ),
+    "serve: the secret seed in the answer": Mutant(
+        "server/served.py",
+        'return "secret" if self.secret else self.value',
+        "return self.value",
+        "server/test_app.py::test_a_secret_seed_is_in_no_answer",
+    ),
+    "serve: the same secret at every start": Mutant(
+        "server/served.py",
+        "secrets.randbits(63)",
+        "0",
+        "server/test_app.py::test_a_secret_seed_is_in_no_answer",
+    ),
+    "serve: a radius rounded to nearest": Mutant(
+        "server/answers.py",
+        "radius=float(rounded_down(certificate.radius, 4))",
+        "radius=round(certificate.radius, 4)",
+        "server/test_app.py",
+    ),
+    "serve: an attack's distance rounded down": Mutant(
+        "server/answers.py",
+        "4, ROUND_CEILING",
+        '4, "ROUND_FLOOR"',
+        "server/test_app.py::test_an_attack_stays_within_its_length_and_may_deceive_outside_only",
+    ),
+    "serve: the client's deadline ignored": Mutant(
+        "server/job.py",
+        "return time.monotonic() >= self.came + self.deadline",
+        "return time.monotonic() >= self.came + 30",
+        "server/test_app.py::test_a_deadline_ends_the_answer_and_the_first_look_is_finished",
+    ),
+    "serve: any deadline": Mutant(
+        "server/asked.py",
+        "    if asked.deadline > limits.seconds:\n",
+        "    if False:\n",
+        "server/test_app.py::test_a_parameter_that_cannot_be_used_is_422_in_one_line",
+    ),
+    "serve: any number of requests at once": Mutant(
+        "server/limits.py",
+        "if self.inside.total() >= limits.at_once + limits.queue:",
+        "if False:",
+        "server/test_app.py::test_a_hundred_requests_at_once_are_answered_or_refused_in_one_line",
+    ),
+    "serve: one client takes all places": Mutant(
+        "server/limits.py",
+        "if self.inside[client] >= limits.per_client:",
+        "if False:",
+        "server/test_app.py::test_a_client_has_so_many_places_and_no_more",
+    ),
+    "serve: work for clients that left": Mutant(
+        "server/waiting.py",
+        "        job.left = True\n",
+        "",
+        "server/test_listening.py::test_the_work_of_a_client_that_leaves_is_dropped",
+    ),
+    "serve: a place that is never left": Mutant(
+        "server/limits.py",
+        "            self.inside[client] -= 1\n",
+        "",
+        "server/test_limits.py",
+    ),
+    "serve: a signal loses the certificates so far": Mutant(
+        "server/listening.py",
+        "        self.service.worker.stop()\n",
+        "",
+        "server/test_listening.py::test_a_signal_ends_requests_with_what_they_have",
+    ),
+    "serve: copies that never voted": Mutant(
+        "server/worker.py",
+        "job.looked // CHUNK, job.show",
+        "job.drawn // CHUNK, job.show",
+        "server/test_app.py::test_copies_are_noisy_images_that_voted",
+    ),
+    "serve: a page of another site asks": Mutant(
+        "server/front.py",
+        "            if self._from_elsewhere(scope):\n",
+        "            if False:\n",
+        "server/test_app.py::test_a_page_of_another_site_may_not_ask",
+    ),
 }
 
 
