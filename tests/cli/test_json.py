@@ -21,6 +21,7 @@ from macer.experiments import demo
 from macer.models.networks import lenet
 from macer.reporting import log_table
 from macer.runs import zoo
+from macer.server import listening
 from macer.system import rates
 from macer.system.files import sha256_of_file
 
@@ -45,6 +46,7 @@ CALLS: list[tuple[str, ...]] = [
     ("predict", "run", "0.png", "1.png", "--n", "50", *CPU),
     ("predict", "run", "0.png", "--n", "50", "--radius", "0.1", *CPU),
     ("predict", "run", "0.png", "--n", "50", "--seconds", "5", *CPU),
+    ("serve", "run", "--port", "0", *CPU),
     ("report", "run", "run"),
     ("report", "run", "--csv", "--html", "a.html", "--plot", "a.png"),
     ("report", "run", "--evidence", "a.json", "--html", "a.html", "--data", "pictures"),
@@ -120,6 +122,7 @@ def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = (log_of([0, 0], [0.5, 0.25], name="a"), log_of([0, 1], [1.0, 0.5], name="b"))
     made = demo.Made(logs, Path("curves.png"), Path("report.html"))
     monkeypatch.setattr(demo, "run_demo", lambda *_: made)
+    monkeypatch.setattr(listening, "listen", lambda *_: None)
 
 
 def document_of(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], code: int) -> Any:

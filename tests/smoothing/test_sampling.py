@@ -99,6 +99,16 @@ def test_samples_in_parts_are_those_of_one_draw():
         assert torch.equal(total, sum(parts))
 
 
+def test_images_may_each_have_their_own_samples_in_one_pass():
+    sampler = small_sampler(indices=[4, 0, 9])
+    num, after = np.array([130, 400, 250]), np.array([300, 0, 1200])
+    together = sampler.draw(num, Purpose.ESTIMATION, after=after)
+    for i in range(3):
+        alone = sampler.draw(int(num[i]), Purpose.ESTIMATION, after=int(after[i]))
+        for totals, expected in zip(together, alone, strict=True):
+            assert torch.equal(totals[i], expected[i])
+
+
 @pytest.mark.parametrize("chosen", [[True, False, True], [False, True, False], [False] * 3])
 def test_the_chosen_images_have_their_samples_and_the_others_zeros(chosen):
     drawn: list[int] = []

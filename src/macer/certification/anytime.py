@@ -101,7 +101,7 @@ def _certificates(
     estimated = worth_estimating(selected_classes(counts0, ANYTIME), labels)
     counts = Tally(*map(torch.zeros_like, counts0))
     best: list[Certificate] = []
-    before, size = 0, _first_look(n, alpha)
+    before, size = 0, first_look(n, alpha)
     while size > before:
         clock.start()
         if estimated.any():
@@ -111,23 +111,30 @@ def _certificates(
             counts0, counts, sigma=sampler.sigma, n=n, alpha=alpha, bound=ANYTIME,
             drawn=estimated * size, exact=sampler.exact,
         )  # fmt: skip
-        best = [
-            max(now, then, key=lambda certificate: certificate.radius)  # now, if they are equal
-            for now, then in zip(certificates, best or certificates, strict=True)
-        ]
+        best = [larger(*pair) for pair in zip(certificates, best or certificates, strict=True)]
         clock.looked(size - before)
         yield best
         if not estimated.any():
             return
-        before, size = size, min(next_look(size, n, chunks=_CHUNKS), size + clock.fitting())
+        before, size = size, min(look_after(size, n), size + clock.fitting())
 
 
-def _first_look(n: int, alpha: float) -> int:
+def first_look(n: int, alpha: float) -> int:
     """The first look after which the bound can certify anything."""
     least, size = least_n(bound_named(ANYTIME), alpha), 0
     while size < least:
-        size = next_look(size, n, chunks=_CHUNKS)
+        size = look_after(size, n)
     return size
+
+
+def look_after(size: int, n: int) -> int:
+    """The samples at the look after the one at `size`; n at the last."""
+    return next_look(size, n, chunks=_CHUNKS)
+
+
+def larger(now: Certificate, then: Certificate) -> Certificate:
+    """Of one image's certificates, the one with the larger radius; now, if they are equal."""
+    return max(now, then, key=lambda certificate: certificate.radius)
 
 
 class _Clock:

@@ -1,9 +1,11 @@
 """Label image files by the smoothed classifier, each with its certified radius."""
 
 import hashlib
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,8 +19,8 @@ from macer.certification.settings import as_images, check_settings
 from macer.certification.table import rounded_down
 from macer.certification.target import PreparedModel, other_function, prepare, trained_target
 from macer.certification.watch import watched
-from macer.data.image_files import read_middle
-from macer.data.photograph import read_image, without_warnings
+from macer.data.image_files import middle_of
+from macer.data.photograph import opened_image, photograph_of, without_warnings
 from macer.data.sets import DATASETS, size_of
 from macer.errors import Mistake
 from macer.models.inference import resolve_precision
@@ -29,6 +31,9 @@ from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
 from macer.system.progress import bar
 from macer.system.text import shape_text
+
+if TYPE_CHECKING:
+    from PIL import ImageFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +103,12 @@ def predict_files(
     precision = resolve_precision(precision, device)
     model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
     if target.is_dir():
-        _check_certified_function(target, model)
-    images = [_image(path, card) for path in paths]
+        check_certified_function(target, model)
+    images = [_file_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         sampler = Sampler(
             model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
-            seed=seed, indices=[_noise_number(image)], row_by_row=row_by_row,
+            seed=seed, indices=[noise_number(image)], row_by_row=row_by_row,
         )  # fmt: skip
         interruption = None
         if bound == ANYTIME:
@@ -156,7 +161,7 @@ def _certificate(
     return certificate
 
 
-def _check_certified_function(run: Path, model: PreparedModel) -> None:
+def check_certified_function(run: Path, model: PreparedModel) -> None:
     """Refuse to label by another function than the one that the run's certificates are about."""
     journal = run / JOURNAL
     if not journal.exists():
@@ -180,24 +185,30 @@ def _check_certified_function(run: Path, model: PreparedModel) -> None:
         )
 
 
-def _image(path: Path, card: ModelCard) -> Tensor:
-    """The file's pixels, prepared as those that the model was trained on."""
+def _file_image(path: Path, card: ModelCard) -> Tensor:
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG, JPEG, WebP, BMP or TIFF file")
+    with without_warnings(), opened_image(path) as image:
+        return model_input(image, card)
+
+
+def model_input(image: "ImageFile.ImageFile", card: ModelCard) -> Tensor:
+    """The pixels, prepared as those that the model was trained on."""
     data_set = DATASETS.get(card.dataset)
     any_size = data_set is not None and data_set.any_size
-    with without_warnings():
-        image = (
-            read_middle(path)
-            if any_size
-            else read_image(path, channels=card.shape[0], size=size_of(card.dataset))
-        )
-    if image.shape != card.shape:
-        expected, got = shape_text(card.shape), shape_text(image.shape)
+    size = size_of(card.dataset)
+    pixels = (
+        middle_of(image)
+        if any_size
+        else photograph_of(image, channels=card.shape[0], size=size).pixels
+    )
+    if pixels.shape != card.shape:
+        expected, got = shape_text(card.shape), shape_text(pixels.shape)
+        path = os.fsdecode(image.filename)
         raise Mistake(f"{path} must be a {expected} image for this model, got {got}; resize it")
-    return torch.from_numpy(image.copy())  # Pillow's own pixels cannot be written to
+    return torch.from_numpy(pixels.copy())  # Pillow's own pixels cannot be written to
 
 
-def _noise_number(image: Tensor) -> int:
+def noise_number(image: Tensor) -> int:
     """The number that names the image's noise: the same image always gets the same answer."""
     return int.from_bytes(hashlib.sha256(image.numpy().tobytes()).digest()[:7], "little")

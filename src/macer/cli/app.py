@@ -24,6 +24,7 @@ from macer.cli.plan import plan
 from macer.cli.printing import print_document, silenced
 from macer.cli.report import history, report
 from macer.cli.rescore import rescore
+from macer.cli.serve import serve
 from macer.cli.train import export, train
 from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
@@ -58,6 +59,7 @@ def command_line(training: App | None = None) -> App:
     app.command(merge)
     app.command(attack)
     app.command(predict)
+    app.command(serve)
     app.command(rescore)
     app.command(report)
     app.command(gate)

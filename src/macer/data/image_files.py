@@ -6,9 +6,11 @@ Both are as in the field's own code, so that its weights and logs are comparable
 """
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from macer.data.image_folder import image_classes, image_names, reading_order
 from macer.data.photograph import LARGEST_IMAGE, THREADS, opened_image, whole_image
 from macer.data.split import Split
 from macer.errors import Mistake
+
+if TYPE_CHECKING:
+    from PIL import ImageFile
 
 SIDE = 224
 SHORTER_SIDE = 256
@@ -76,17 +81,23 @@ class ImageFiles:
 
 def read_middle(file: Path) -> np.ndarray:
     """The shorter side resized to 256, then the central 224 × 224: (3, 224, 224) uint8."""
+    with opened_image(file) as image:
+        return middle_of(image)
+
+
+def middle_of(image: "ImageFile.ImageFile") -> np.ndarray:
+    """The middle of an opened image, as `read_middle` has it."""
     from PIL import Image
 
-    with opened_image(file) as image:
-        shorter = min(image.size)
-        width, height = (side * SHORTER_SIDE // shorter for side in image.size)
-        if width * height > LARGEST_IMAGE:
-            raise Mistake(
-                f"{file} must be less narrow: with a shorter side of {SHORTER_SIDE} it would have "
-                f"{width}×{height} pixels, got {image.width}×{image.height}"
-            )
-        pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
+    shorter = min(image.size)
+    width, height = (side * SHORTER_SIDE // shorter for side in image.size)
+    if width * height > LARGEST_IMAGE:
+        raise Mistake(
+            f"{os.fsdecode(image.filename)} must be less narrow: with a shorter side of "
+            f"{SHORTER_SIDE} it would have {width}×{height} pixels, got "
+            f"{image.width}×{image.height}"
+        )
+    pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
     return _channels_first(pixels.crop((left, top, left + SIDE, top + SIDE)))
 

@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,28 +57,36 @@ class Traits(NamedTuple):
 
 
 @contextmanager
-def opened_image(file: Path) -> "Iterator[ImageFile.ImageFile]":
-    """Open an image: its header is decoded and checked, its pixels are not."""
+def opened_image(
+    file: Path, content: bytes | None = None, most: int | None = None
+) -> "Iterator[ImageFile.ImageFile]":
+    """Open an image: its header is decoded and checked, its pixels are not.
+
+    Args:
+        content: the bytes of an image that is in no file; `file` then is its name in messages.
+        most: pixels that it may have; LARGEST_IMAGE by default.
+    """
     from PIL import Image
 
-    with opened(file, limit=_LARGEST_FILE) as stream:
+    most = LARGEST_IMAGE if most is None else most
+    with opened(file, limit=_LARGEST_FILE) if content is None else BytesIO(content) as stream:
         try:
             image = Image.open(stream, formats=_FORMATS)
         except Image.DecompressionBombError as error:
-            raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels: {error}") from error
+            raise Mistake(f"{file} must have at most {most:,} pixels: {error}") from error
         except Exception as error:  # a damaged header can raise anything
             raise Mistake(f"{file} must be a {_AN_IMAGE}: {_reason(error)}") from error
         image.filename = str(file)
-        _check_image(image)
+        _check_image(image, most)
         with _LARGE_IMAGES if image.width * image.height > _LARGE_IMAGE else nullcontext():
             yield image
 
 
-def _check_image(image: "ImageFile.ImageFile") -> None:
+def _check_image(image: "ImageFile.ImageFile", most: int) -> None:
     file = os.fsdecode(image.filename)
-    if image.width * image.height > LARGEST_IMAGE:
+    if image.width * image.height > most:
         size = f"{image.width}×{image.height}"
-        raise Mistake(f"{file} must have at most {LARGEST_IMAGE:,} pixels, got {size}")
+        raise Mistake(f"{file} must have at most {most:,} pixels, got {size}")
     # Some cameras put a second picture behind the first, which Pillow calls MPO; the first counts.
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise Mistake(f"{file} must be one image, got an animation; save one frame")
@@ -172,14 +181,20 @@ class Photograph(NamedTuple):
 def read_photograph(file: Path, *, channels: int, size: Size | None) -> Photograph:
     """As `read_image`, with what was done to turn it upright."""
     with opened_image(file) as image:
-        if image.format == "TIFF":  # which Pillow itself turns when it decodes it
-            turn, upright = _orientation(image), _loaded(image)
-        else:
-            loaded = _loaded(image)  # a PNG's EXIF may stand behind its pixels
-            turn = _orientation(loaded)
-            upright = _upright(loaded, turn)
-        converted = _converted(upright, "L" if channels == 1 else "RGB", str(file))
-        levels = np.asarray(converted if size is None else _fitted(converted, size, str(file)))
+        return photograph_of(image, channels=channels, size=size)
+
+
+def photograph_of(image: "ImageFile.ImageFile", *, channels: int, size: Size | None) -> Photograph:
+    """As `read_photograph`, of an opened image."""
+    file = os.fsdecode(image.filename)
+    if image.format == "TIFF":  # which Pillow itself turns when it decodes it
+        turn, upright = _orientation(image), _loaded(image)
+    else:
+        loaded = _loaded(image)  # a PNG's EXIF may stand behind its pixels
+        turn = _orientation(loaded)
+        upright = _upright(loaded, turn)
+    converted = _converted(upright, "L" if channels == 1 else "RGB", file)
+    levels = np.asarray(converted if size is None else _fitted(converted, size, file))
     turned = "turned upright" if turn in _TURNED else ""
     return Photograph(
         levels.reshape(*levels.shape[:2], -1).transpose(2, 0, 1),

@@ -27,6 +27,7 @@ from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.smoothing.threads import in_threads, networks_for_threads
 
 Progress = Callable[[int], None]
+Numbers = int | NDArray[np.int64]  # one for all images, or one per image
 
 # A batch on an accelerator is large enough that launching its kernels takes no time beside
 # running them, also for the smallest networks, and small enough that it fits the memory: 8,192
@@ -102,7 +103,12 @@ class Sampler:
         )
 
     def draw(
-        self, num: int, purpose: Purpose, *, only: Tensor | None = None, after: int = 0
+        self,
+        num: Numbers,
+        purpose: Purpose,
+        *,
+        only: Tensor | None = None,
+        after: Numbers = 0,
     ) -> Tally:
         """Draw `num` samples of the network around each image and add them up.
 
@@ -113,14 +119,17 @@ class Sampler:
         A sample with a non-finite logit votes for nobody and adds nothing.
 
         Args:
+            num: one number, or one per image.
             only: the images to sample, a mask; the others get zeros.
             after: the samples of these images drawn before, in whole chunks; the next ones follow.
+                One number, or one per image.
         """
         rows = self._rows()
         copies = self._copies(purpose, rows)
         chosen = np.arange(len(self.images)) if only is None else np.flatnonzero(only.numpy())
         with evaluating(self.model), _within_memory(rows):
-            results = self._results(copies, rows, chosen, num, first=after // CHUNK)
+            wanted = _Wanted(chosen, len(self.images), num, after)
+            results = self._results(copies, rows, wanted)
             classes = check_rows(
                 self.model, self.images, rows=rows, sigma=self.sigma, dtype=copies.dtype
             )
@@ -153,7 +162,7 @@ class Sampler:
         )
 
     def _results(
-        self, copies: NoisyCopies, rows: int, chosen: NDArray[np.int64], num: int, *, first: int
+        self, copies: NoisyCopies, rows: int, wanted: "_Wanted"
     ) -> Generator[tuple[Chunks, Tally], None, None]:
         """The sums of all chunks in their order, task by task.
 
@@ -162,12 +171,12 @@ class Sampler:
         ended = Event()
         sample = partial(self._sample, copies, rows, ended)
         if self.images.device.type != "cpu" or isinstance(self.model, CallableNetwork):
-            tasks = _tasks(chosen, num, first, copies.shape[0] // CHUNK)
+            tasks = wanted.tasks(copies.shape[0] // CHUNK)
             return (sample(self.model, task) for task in tasks)
-        total = len(chosen) * -(-num // CHUNK)
+        total = wanted.chunks
         networks = networks_for_threads(self.model, total)
         size = min(self.task, max(-(-total // len(networks)), 1))
-        return in_threads(sample, _tasks(chosen, num, first, size), networks, ended=ended)
+        return in_threads(sample, wanted.tasks(size), networks, ended=ended)
 
     @torch.inference_mode()
     def _sample(
@@ -229,17 +238,30 @@ def block_size(rows: int, samples: int) -> int:
     return max(50 * max(rows, CHUNK) // samples, 1)
 
 
-def _tasks(chosen: NDArray[np.int64], num: int, first: int, size: int) -> Iterator[Chunks]:
-    """The chunks of each chosen image from its first on, `size` at a time.
+class _Wanted:
+    """The samples that are wanted of each chosen image, as chunks."""
 
-    The last chunk of an image may ask for fewer rows.
-    """
-    per_image = -(-num // CHUNK)
-    total = len(chosen) * per_image
-    for start in range(0, total, size):
-        places, numbers = np.divmod(np.arange(start, min(start + size, total)), per_image)
-        asked = np.minimum(CHUNK, num - numbers * CHUNK)
-        yield Chunks(chosen[places], first + numbers, asked)
+    def __init__(
+        self, chosen: NDArray[np.int64], images: int, num: Numbers, after: Numbers
+    ) -> None:
+        self.chosen = chosen
+        self.num = np.broadcast_to(num, images)[chosen]
+        self.first = np.broadcast_to(after, images)[chosen] // CHUNK
+        self.ends = np.cumsum(-(-self.num // CHUNK))  # of each image's chunks among all of them
+        self.chunks = int(self.ends[-1]) if len(chosen) else 0
+
+    def tasks(self, size: int) -> Iterator[Chunks]:
+        """The chunks of each image from its first on, `size` at a time.
+
+        The last chunk of an image may ask for fewer rows.
+        """
+        begins = np.concatenate(([0], self.ends[:-1]))
+        for start in range(0, self.chunks, size):
+            chunks = np.arange(start, min(start + size, self.chunks))
+            places = np.searchsorted(self.ends, chunks, side="right")
+            numbers = chunks - begins[places]
+            asked = np.minimum(CHUNK, self.num[places] - numbers * CHUNK)
+            yield Chunks(self.chosen[places], self.first[places] + numbers, asked)
 
 
 def _sums(logits: Tensor, decided: Tensor, chunks: Chunks, betas: Sequence[float]) -> Tally:

@@ -1,0 +1,238 @@
+"""The service: its addresses, and what each answers."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from fastapi.telemetry import TelemetryConfig
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from torch import Tensor
+
+from macer import __version__
+from macer.server.answers import Answer, Attacked, ErrorAnswer, answer_of, attacked_of
+from macer.server.asked import (
+    Asked,
+    AskedAttack,
+    AskedStream,
+    Wish,
+    checked,
+    complaint,
+    with_fields,
+)
+from macer.server.attack import attacked
+from macer.server.examples import example_png, examples
+from macer.server.front import Front, error_answer
+from macer.server.job import Job
+from macer.server.limits import Door, Keys, Limits, Refusal
+from macer.server.metrics import Metrics
+from macer.server.served import Seed, Served
+from macer.server.uploads import body_of, form_of, read_upload
+from macer.server.waiting import ClientLeft, Events, answered, result_of
+from macer.server.worker import Worker
+
+STATIC = Path(__file__).parent / "static"
+_DECODING = 4  # images that are decoded at once
+
+# Nothing is sent to another host, whatever the environment says.
+_NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False, "metrics": False, "logs": False, "operation_spans": False,
+    "auto_configure": False,
+}  # fmt: skip
+
+_IMAGE = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "properties": {"image": _IMAGE}, "required": ["image"]}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "image/png": {"schema": _IMAGE},
+            "image/jpeg": {"schema": _IMAGE},
+            "multipart/form-data": {"schema": _FORM},
+        },
+    }
+}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": why}
+    for status, why in {
+        401: "no key",
+        408: "a body that came too slowly",
+        413: "too many bytes or pixels",
+        415: "neither PNG nor JPEG",
+        422: "a parameter or an image that cannot be used",
+        429: "too many requests of one client",
+        503: "no place, or no time left",
+    }.items()
+}
+
+
+class Service:
+    """The state of a service, and its application `front`."""
+
+    def __init__(
+        self, models: Mapping[str, Served], *, limits: Limits, seed: Seed, keys: Keys
+    ) -> None:
+        self.models, self.limits, self.seed, self.keys = models, limits, seed, keys
+        self.worker = Worker(seed, at_once=limits.at_once)
+        self.door = Door(limits)
+        self.metrics = Metrics()
+        self._decoding = asyncio.Semaphore(_DECODING)
+        app = FastAPI(
+            title="macer", version=__version__, docs_url=None, redoc_url=None,
+            lifespan=self._lifespan, telemetry=_NO_TELEMETRY,
+        )  # fmt: skip
+        self._add_errors(app)
+        self._add_routes(app)
+        app.mount("/", StaticFiles(directory=STATIC, html=True))
+        self.front = Front(app, self.metrics)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        self.worker.start()
+        try:
+            yield
+        finally:
+            self.worker.stop()
+            await run_in_threadpool(self.worker.join)
+
+    def _add_routes(self, app: FastAPI) -> None:
+        more: dict[str, Any] = {"responses": _ERRORS, "openapi_extra": _BODY}
+        app.post("/predict", response_model=Answer, **more)(self.predict)
+        events = {200: {"description": "events", "content": {Events.media_type: {}}}}
+        more_of_stream = more | {"responses": _ERRORS | events}
+        app.post("/stream", response_class=Response, **more_of_stream)(self.stream)
+        app.post("/attack", response_model=Attacked, **more)(self.attack)
+        app.get("/models")(self.list_models)
+        app.get("/health")(self.health)
+        app.get("/metrics", response_class=PlainTextResponse)(self.count)
+        app.get("/examples/{number}.png", response_class=Response)(self.example)
+
+    def _add_errors(self, app: FastAPI) -> None:
+        async def refused(_: Request, error: Exception) -> Response:
+            refusal = self._refusal(error)
+            return error_answer(refusal.status, refusal.kind, str(refusal))
+
+        kinds = (Refusal, RequestValidationError, HTTPException, ClientDisconnect, ClientLeft)
+        for kind in (*kinds, Exception):
+            app.add_exception_handler(kind, refused)
+
+    def _refusal(self, error: Exception) -> Refusal:
+        """Why there is no answer, counted; what nobody expected is a bug."""
+        match error:
+            case Refusal():
+                refusal = error
+            case RequestValidationError():
+                refusal = Refusal(422, "parameter", complaint(error.errors()))
+            case HTTPException():
+                refusal = Refusal(error.status_code, "address", str(error.detail))
+            case ClientLeft() | ClientDisconnect():
+                refusal = Refusal(499, "left", "the client left")
+            case _:
+                refusal = Refusal(500, "bug", "a bug; the service's log has it")
+                sys.stderr.write("".join(traceback.format_exception(error)))
+        self.metrics.errors[refusal.kind] += 1
+        return refusal
+
+    def _client(self, request: Request) -> str:
+        address = request.client.host if request.client else "unknown"
+        return self.keys.client(request.headers.get("authorization"), address)
+
+    def _place(self, request: Request) -> ExitStack:
+        """The request's place at the door, until it is closed."""
+        place = ExitStack()
+        place.enter_context(self.door.entered(self._client(request)))
+        return place
+
+    async def _upload(self, request: Request, asked: Wish) -> tuple[Wish, Served, int, Tensor]:
+        """What is asked for, of which model, with how many samples; and the image."""
+        body = await body_of(request, self.limits)
+        content_type = request.headers.get("content-type", "")
+        async with self._decoding:
+            fields, content = await run_in_threadpool(form_of, content_type, body)
+            asked = with_fields(asked, request.query_params, fields)
+            served, n = checked(asked, self.models, self.limits)
+            pixels = await run_in_threadpool(read_upload, content, served.card, self.limits)
+        return asked, served, n, pixels
+
+    def _job(self, asked: Asked, served: Served, n: int, pixels: Tensor, show: int = 0) -> Job:
+        return Job(
+            served=served, pixels=pixels, number=self.seed.number(pixels), alpha=asked.alpha, n=n,
+            deadline=asked.deadline, asked=asked.radius, show=show,
+        )  # fmt: skip
+
+    async def predict(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+        """Label an image, with a certified radius, or abstain."""
+        with self._place(request):
+            job = self._job(*await self._upload(request, asked))
+            await answered(self.worker, job, request.receive)
+        return JSONResponse(asdict(answer_of(job, self.seed)))
+
+    async def stream(self, request: Request, asked: Annotated[AskedStream, Query()]) -> Response:
+        """The same as server-sent events: `look` whenever more is known, then `end` or `error`."""
+        place = self._place(request)
+        try:
+            asked, served, n, pixels = await self._upload(request, asked)
+            job = self._job(asked, served, n, pixels, asked.copies)
+        except BaseException:
+            place.close()
+            raise
+        return Events(self.worker, job, self.seed, place, self._refusal)
+
+    async def attack(self, request: Request, asked: Annotated[AskedAttack, Query()]) -> Response:
+        """Attack an image to a given length by PGD through the noise, and label what it finds."""
+        with self._place(request):
+            asked, served, n, pixels = await self._upload(request, asked)
+            classes = len(served.card.classes)
+            if asked.label >= classes:
+                some = f"label must be below {classes}, got {asked.label}"
+                raise Refusal(422, "parameter", some)
+            act = partial(
+                attacked, served, pixels, asked.label, length=asked.length, seed=self.seed
+            )
+            found = await result_of(request, asyncio.wrap_future(self.worker.call(act)))
+            job = self._job(asked, served, n, found)
+            await answered(self.worker, job, request.receive)
+        return JSONResponse(asdict(attacked_of(job, self.seed, pixels, length=asked.length)))
+
+    async def list_models(self) -> dict[str, Any]:
+        """The models, the limits, and the test images that come with macer."""
+        models = [
+            {
+                "name": served.name, "sigma": served.card.sigma, "shape": served.card.shape,
+                "classes": served.card.classes, "dataset": served.card.dataset,
+                "sha256": served.model.target.weights_sha256, "precision": served.model.precision,
+                "examples": examples(served.card),
+            }
+            for served in self.models.values()
+        ]  # fmt: skip
+        return {"models": models, "limits": asdict(self.limits), "key_needed": self.keys.needed}
+
+    async def health(self) -> dict[str, str]:
+        """Whether the service answers."""
+        return {"status": "ok", "macer": __version__}
+
+    async def count(self, request: Request) -> Response:
+        """Counts in the text format of Prometheus."""
+        self._client(request)
+        gauges = {
+            "requests_inside": ("Requests that are being answered.", self.door.inside.total()),
+            "jobs_flying": ("Images that are being sampled.", len(self.worker.flying)),
+            "queue_length": ("Images and attacks that wait.", self.worker.waiting),
+            "samples_total": ("Noisy images that the networks have seen.", self.worker.samples),
+        }
+        return PlainTextResponse(self.metrics.text(gauges))
+
+    async def example(self, number: int) -> Response:
+        """A test image that comes with macer."""
+        return Response(await run_in_threadpool(example_png, number), media_type="image/png")

@@ -1,0 +1,112 @@
+"""A real server on this machine: clients that leave, and signals."""
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import uvicorn
+from tiny_service import IMAGES, png, service
+
+from macer.server.app import Service
+from macer.server.listening import _Server, bound_socket
+
+BODY = png(IMAGES[0])
+
+
+@pytest.fixture
+def running() -> Iterator[Any]:
+    """A service in a thread of its own."""
+    made = service(n=10**8, seconds=60)
+    bound = bound_socket("127.0.0.1", 0)
+    config = uvicorn.Config(made.front, log_level="critical", timeout_graceful_shutdown=10)
+    server = _Server(config, made)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    yield SimpleNamespace(service=made, server=server, port=bound.getsockname()[1], thread=thread)
+    server.handle_exit(signal.SIGTERM, None)
+    thread.join(20)
+    assert not thread.is_alive()
+    bound.close()
+
+
+def ask(port: int, path: str) -> HTTPConnection:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", path, BODY)
+    return connection
+
+
+def answer_of(connection: HTTPConnection) -> Any:
+    with closing(connection):
+        return json.loads(connection.getresponse().read())
+
+
+def wait_until(condition: Any) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def flying(made: Service) -> int:
+    return sum(not job.left for job in made.worker.flying)
+
+
+@pytest.mark.parametrize("path", ["/predict?deadline=60", "/stream?deadline=60"])
+def test_the_work_of_a_client_that_leaves_is_dropped(running: Any, path: str) -> None:
+    connection = ask(running.port, path)
+    wait_until(lambda: flying(running.service) == 1)
+    connection.close()
+    wait_until(lambda: not running.service.worker.flying)
+    wait_until(lambda: running.service.door.inside.total() == 0)
+    before = running.service.worker.samples
+    time.sleep(0.2)
+    assert running.service.worker.samples == before
+    answer = answer_of(ask(running.port, "/predict?n=200&deadline=30"))
+    assert answer["samples"] == 200
+
+
+def test_a_stream_shows_looks_while_samples_come_in(running: Any) -> None:
+    connection = ask(running.port, "/stream?deadline=60")
+    response = connection.getresponse()
+    radii = []
+    while len(radii) < 4:
+        line = response.readline()
+        if line.startswith(b"data: "):
+            radii.append(json.loads(line[6:])["radius"])
+    assert radii == sorted(radii) and radii[-1] > radii[0]
+    connection.close()
+
+
+def test_a_signal_ends_requests_with_what_they_have(running: Any) -> None:
+    connection = ask(running.port, "/predict?deadline=60")
+    wait_until(lambda: any(job.seen for job in running.service.worker.flying))
+    running.server.handle_exit(signal.SIGINT, None)
+    answer = answer_of(connection)
+    assert answer["ended"] == "stopped" and answer["radius"] > 0
+    running.thread.join(20)
+    assert not running.thread.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", running.port))
+
+
+def test_half_a_request_holds_nobody_up(running: Any) -> None:
+    with socket.create_connection(("127.0.0.1", running.port)) as slow:
+        slow.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\nabc")
+        answer = answer_of(ask(running.port, "/predict?n=200&deadline=30"))
+        assert answer["samples"] == 200
+    wait_until(lambda: running.service.door.inside.total() == 0)
+
+
+def test_threads_of_the_network_stay_as_they_were(running: Any) -> None:
+    before = torch.get_num_threads()
+    answer_of(ask(running.port, "/predict?n=400&deadline=30"))
+    assert torch.get_num_threads() == before
