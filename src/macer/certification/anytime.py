@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -119,6 +120,7 @@ def _certificates(
         before, size = size, min(look_after(size, n), size + clock.fitting())
 
 
+@lru_cache(maxsize=256)
 def first_look(n: int, alpha: float) -> int:
     """The first look after which the bound can certify anything."""
     least, size = least_n(bound_named(ANYTIME), alpha), 0

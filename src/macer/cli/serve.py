@@ -24,7 +24,7 @@ def serve(
     seconds: float = 30.0,
     body: Whole = 4 << 20,
     pixels: Whole = 1 << 24,
-    at_once: Whole = 64,
+    at_once: Whole = 16,
     queue: Whole = 256,
     per_client: Whole = 64,
     precision: Precision = "auto",
@@ -55,7 +55,7 @@ def serve(
     pixels
         Most pixels of an image.
     at_once
-        Images that are sampled together.
+        Images that are sampled together; a GPU has time for more.
     queue
         Requests that may wait beyond these.
     per_client

@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from torch import Tensor
 
 from macer import __version__
+from macer.certification.anytime import first_look
 from macer.server.answers import Answer, Attacked, ErrorAnswer, answer_of, attacked_of
 from macer.server.asked import (
     Asked,
@@ -162,6 +163,7 @@ class Service:
             fields, content = await run_in_threadpool(form_of, content_type, body)
             asked = with_fields(asked, request.query_params, fields)
             served, n = checked(asked, self.models, self.limits)
+            await run_in_threadpool(first_look, n, asked.alpha)  # a job finds it again at once
             pixels = await run_in_threadpool(read_upload, content, served.card, self.limits)
         return asked, served, n, pixels
 

@@ -24,7 +24,7 @@ class Limits:
     pixels: int = 1 << 24  # of an image before it is cropped
     seconds: float = 30.0  # of a deadline
     n: int = 100_000  # samples
-    at_once: int = 64  # requests that are sampled together
+    at_once: int = 16  # requests that are sampled together
     queue: int = 256  # requests that wait
     per_client: int = 64  # requests of one key, or of one address where there are no keys
 
