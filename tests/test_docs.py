@@ -146,15 +146,16 @@ def test_a_picture_says_what_its_script_draws(name: str, tmp_path: Path):
     assert again == words.findall((DOCS / f"pictures/{name}.svg").read_text("utf-8"))
 
 
-def test_every_picture_is_drawn_or_the_image_that_is_certified():
+def test_every_picture_is_drawn_or_a_screen_or_the_image_that_is_certified():
     files = {path.name for path in (DOCS / "pictures").iterdir()}
-    assert files == {*(f"{name}.svg" for name in PICTURES), "nine.png"}
+    screens = {"serve.png", "serve-narrow.png"}  # which tests/server/test_page.py makes
+    assert files == {*(f"{name}.svg" for name in PICTURES), "nine.png", *screens}
     with Image.open(DOCS / "pictures/nine.png") as image:
         assert image.tobytes() == load("mnist-sample", "test").images[62].tobytes()
 
 
 def test_pictures_are_small():
-    assert all(path.stat().st_size < 100_000 for path in (DOCS / "pictures").iterdir())
+    assert all(path.stat().st_size < 150_000 for path in (DOCS / "pictures").iterdir())
 
 
 # known value

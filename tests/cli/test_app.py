@@ -75,7 +75,7 @@ def test_a_bug_keeps_its_traceback_and_has_a_code_of_its_own(
     def broken(_: Path) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("macer.reporting.logs.read_log", broken)
+    monkeypatch.setattr("macer.reporting.log_table.read_log", broken)
     assert main(["report", "run"]) == 70
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("Traceback (most recent call last):\n")

@@ -96,7 +96,7 @@ WORKS = {
     "find model and data": (find_model_and_data, 25),
     "plan": (plan, 25),
     "certify one image": (certify_one_image, 25),
-    "report": (report, 25),
+    "report": (report, 30),
     "train one step": (train_one_step, 12),
 }
 

@@ -1782,8 +1782,8 @@ MUTANTS = {
     ),
     "a photograph predicted at a size of its own": Mutant(
         "certification/predict_files.py",
-        "size=size_of(card.dataset))",
-        "size=None)",
+        "size = size_of(card.dataset)",
+        "size = None",
         "cli/test_own_data.py::test_predict_prepares_a_photograph_as_the_data_set_did",
     ),
     "another size verified": Mutant(

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from torch import Tensor
 
 from macer.certification.predict_files import model_input
-from macer.data.image_folder import opened_image
+from macer.data.photograph import opened_image
 from macer.errors import Mistake
 from macer.runs.model_file import ModelCard
 from macer.server.limits import Limits, Refusal
