@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from macer.certification.anytime import certify_anytime
 from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import Kind, certify, certify_kinds, predict
 from macer.certification.smooth import Smooth
@@ -28,7 +29,12 @@ def by_smooth(model, inputs, *, sigma, n, num_classes=2, **settings):
     return [smooth.certify(x, 50, n, 0.001) for x in inputs]
 
 
-ASK = [certify, predict, partial(certify_at, radius=0.05), by_kinds, by_smooth]
+def by_anytime(model, inputs, **settings):
+    *_, certificates = certify_anytime(model, inputs, **settings)
+    return certificates
+
+
+ASK = [certify, predict, partial(certify_at, radius=0.05), by_kinds, by_smooth, by_anytime]
 
 
 def half_space(x):

@@ -5,12 +5,19 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import torch
-from torch import nn
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude, selected_classes, worth_estimating
-from macer.certification.settings import ImageArray, as_images, check_settings, least_n
+from macer.certification.settings import (
+    IMAGE_RANGE,
+    ImageArray,
+    ValueRange,
+    as_inputs,
+    check_settings,
+    least_n,
+)
 from macer.errors import Mistake
+from macer.models.callables import Classifier, as_network
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
@@ -27,7 +34,7 @@ _CHUNKS = 2
 
 
 def certify_anytime(
-    model: nn.Module,
+    model: Classifier,
     images: ImageArray,
     *,
     sigma: float,
@@ -37,13 +44,15 @@ def certify_anytime(
     seed: int = 0,
     seconds: float | None = None,
     exact: bool | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
+    num_classes: int | None = None,
     labels: Sequence[int] | None = None,
     batch_size: int | None = None,
     row_by_row: bool = False,
     indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[list[Certificate]]:
-    """Certify each image with more and more samples; stop whenever you like.
+    """Certify each input with more and more samples; stop whenever you like.
 
     ĉ_A ← top index in SampleUnderNoise(f, x, n0, σ)
     at each look: draw more samples; yield, for each image, the certificate of the look with the
@@ -58,9 +67,11 @@ def certify_anytime(
         seconds: also end after about so much time, counted from the first sample; the first look
             is always finished. Other arguments are `certify`'s.
     """
+    inputs = as_inputs(images, sigma=sigma, exact=exact, value_range=value_range)
     sampler = Sampler(
-        model=model, images=as_images(images, exact=exact), sigma=sigma, seed=seed,
-        indices=indices, batch_size=batch_size, row_by_row=row_by_row, progress=progress,
+        model=as_network(model, num_classes), images=inputs, sigma=sigma, seed=seed,
+        indices=indices, batch_size=batch_size, row_by_row=row_by_row, num_classes=num_classes,
+        progress=progress,
     )  # fmt: skip
     return sample_anytime(sampler, n0=n0, n=n, alpha=alpha, labels=labels, seconds=seconds)
 
