@@ -55,8 +55,9 @@ check: lint
 test: lint
 	$(PYTEST)
 
+# All seeded bugs, or with PART=K/N every N-th of them.
 mutants: $(READY)
-	$(BIN)/python tests/support/mutants.py
+	PART=$(PART) $(BIN)/python tests/support/mutants.py
 
 # The GPU's kernels on a CPU, by Triton's interpreter: the tests, then the bugs seeded into kernels.
 kernels: $(READY) | $(TRITON)

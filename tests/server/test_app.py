@@ -243,6 +243,14 @@ def slow() -> Iterator[Slow]:
     network.go.set()
 
 
+def patiently(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened, or for so long that it will not."""
+    for _ in range(3000):
+        if happened():
+            return
+        time.sleep(0.01)
+
+
 def test_a_hundred_requests_at_once_are_answered_or_refused_in_one_line(
     started: Start, slow: Slow
 ) -> None:
@@ -254,10 +262,8 @@ def test_a_hundred_requests_at_once_are_answered_or_refused_in_one_line(
 
     with ThreadPoolExecutor(100) as pool:
         futures = [pool.submit(ask, i) for i in range(100)]
-        refused = 0
-        while refused < 100 - 32:  # all that cannot enter are refused while nothing moves
-            refused = sum(future.done() for future in futures)
-            time.sleep(0.01)
+        # All that cannot enter are refused while nothing moves.
+        patiently(lambda: sum(future.done() for future in futures) >= 100 - 32)
         slow.go.set()
         results = [future.result() for future in futures]
     assert sorted(status for status, _, _ in results) == [200] * 32 + [503] * 68
@@ -278,8 +284,7 @@ def test_a_client_has_so_many_places_and_no_more(started: Start, slow: Slow) -> 
 
     with ThreadPoolExecutor(4) as pool:
         first = [pool.submit(ask, KEY) for _ in range(3)]
-        while not any(future.done() for future in first):
-            time.sleep(0.01)
+        patiently(lambda: any(future.done() for future in first))
         other = pool.submit(ask, KEY[::-1])
         slow.go.set()
         assert sorted(future.result() for future in first) == [200, 200, 429]

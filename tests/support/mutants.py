@@ -3,6 +3,8 @@
     python tests/support/mutants.py            all of them
     python tests/support/mutants.py NAME…      some
 
+PART=K/N tries every N-th of them, from number K mod N on.
+
 With TRITON_INTERPRET=1, and Triton on the path, it is about the bugs in the GPU's kernels (`make
 kernels`), without it about all others (`make mutants`).
 
@@ -10,6 +12,7 @@ A bug that no test notices is printed and makes the exit code 1, and so is one w
 do not end. The first failure is a notice.
 """
 
+import os
 import sys
 
 from mutation import Mutant, main
@@ -2542,4 +2545,4 @@ MUTANTS = {
 
 
 if __name__ == "__main__":
-    sys.exit(main(MUTANTS, sys.argv[1:]))
+    sys.exit(main(MUTANTS, sys.argv[1:], os.environ.get("PART", "")))

@@ -1,5 +1,6 @@
 """Apply a seeded bug to a copy of the package, and run the tests that must notice it."""
 
+import gc
 import multiprocessing
 import os
 import shutil
@@ -20,9 +21,16 @@ LIMIT = 300  # seconds for the tests of one bug; the slowest need about 30
 # Processes that have imported what takes long to import, and nothing of the package.
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(
-    ["torch", "torch.fx", "scipy.stats", "PIL.Image", "hypothesis", "pytest", "triton.language"]
+    [
+        *("torch", "torch.fx", "torch.distributed.nn", "safetensors.torch", "triton.language"),
+        *("scipy.stats", "scipy.signal", "scipy.optimize", "mpmath", "PIL.Image"),
+        *("cyclopts", "docstring_parser", "rich.progress", "rich.table", "rich.live", "jinja2"),
+        *("matplotlib.figure", "matplotlib.backends.backend_agg", "hypothesis", "pytest"),
+        *("fastapi.testclient", "uvicorn"),
+    ]
 )
 
+LIGHT = ["-p", "no:cacheprovider", "-p", "no:anyio"]  # anyio's plugin takes half a second
 IMPORTED = ["-W", "ignore:Module already imported"]  # what pytest says of plugins in such a process
 
 NOTICED, SURVIVES, NO_END = "noticed ", "SURVIVES", "NO END  "
@@ -41,7 +49,9 @@ def outcome(mutant: Mutant) -> str:
     """Whether the tests notice the bug."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", copy)
+        # The data files are many megabytes, and no bug is in them.
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("assets"))
+        (copy / "macer/assets").symlink_to(ROOT / "src/macer/assets", target_is_directory=True)
         path = copy / "macer" / mutant.file
         text = path.read_text(encoding="utf-8")
         assert text.count(mutant.right) == 1, f"{mutant.file} must hold once: {mutant.right}"
@@ -80,21 +90,27 @@ def _test(mutant: Mutant, source: Path, log: Path) -> None:
     tests = [str(ROOT / "tests" / name) for name in mutant.tests.split()]
     code = 99  # the tests did not run
     try:
-        code = pytest.main(["-x", "-n0", "-p", "no:cacheprovider", *IMPORTED, *marked, *tests])
+        gc.freeze()  # pytest collects garbage twice, and there is none in what was imported before
+        code = pytest.main(["-x", "-n0", *LIGHT, *IMPORTED, *marked, *tests])
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
     os._exit(code)  # whatever the tests have left running
 
 
-def main(bugs: Mapping[str, Mutant], names: Sequence[str]) -> int:
-    """Try the bugs, two at a time, and say which were noticed."""
+def main(bugs: Mapping[str, Mutant], names: Sequence[str], part: str = "") -> int:
+    """Try the bugs, two at a time, and say which were noticed.
+
+    Args:
+        part: K/N, every N-th bug from number K mod N on; by default all of them.
+    """
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # safe to fork
     interprets = os.environ.get("TRITON_INTERPRET") == "1"
     known = {name: bug for name, bug in bugs.items() if bug.interpreted == interprets}
     if unknown := set(names) - known.keys():
         sys.exit(f"no such bug: {', '.join(unknown)}; those in kernels need TRITON_INTERPRET=1")
-    chosen = {name: known[name] for name in names or known}
+    number, parts = map(int, part.split("/")) if part else (0, 1)
+    chosen = {name: known[name] for name in names or list(known)[number % parts :: parts]}
     outcomes = []
     with ThreadPoolExecutor(2) as pool:
         for name, result in zip(chosen, pool.map(outcome, chosen.values()), strict=True):

@@ -61,3 +61,13 @@ def test_only_a_failure_is_a_notice(monkeypatch, capsys):
 
 
 OUTCOMES = {"fails": NOTICED, "passes": SURVIVES, "hangs": NO_END}
+
+
+def test_the_parts_together_are_all_bugs(monkeypatch, capsys):
+    bug = Mutant("errors.py", '"""', '"""', "support/test_mutants.py")
+    bugs = {f"bug {i}": bug for i in range(7)}
+    monkeypatch.setattr(mutation, "outcome", lambda _: NOTICED)
+    for number in (5, 6, 7):  # as commits are counted
+        assert mutation.main(bugs, [], f"{number}/3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.split("  ")[-1].strip() for line in lines if " bug " in line) == sorted(bugs)
