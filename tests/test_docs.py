@@ -49,6 +49,22 @@ def test_every_generated_part_stands_on_a_page():
     assert sorted(marked) == sorted(PARTS)
 
 
+def test_every_entry_of_the_log_is_in_its_contents_once():
+    contents = (DOCS / "log/index.md").read_text("utf-8")
+    pages = [page for page in sorted((DOCS / "log").glob("*.md")) if page.name != "index.md"]
+    entries = [
+        (date, subject, page.name)
+        for page in pages
+        for date, subject in re.findall(
+            r"^## ([\d-]+) · (.+)$", page.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    listed = re.findall(r"^\| ([\d-]+) \| \[(.+)\]\((\w+\.md)#", contents, re.MULTILINE)
+    assert len(listed) >= 40
+    assert sorted(listed) == sorted(entries)
+    assert [page.name for page in pages if f"]({page.name}) |" not in contents] == []
+
+
 @pytest.mark.slow
 def test_the_pages_of_the_site_are_whole(tmp_path: Path):
     generate(tmp_path / "site")
