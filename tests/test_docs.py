@@ -149,6 +149,17 @@ def test_the_prediction_of_the_readme_is_what_the_command_prints(
         assert printed in blocks(page, ""), page
 
 
+def test_the_prediction_at_another_sigma_is_what_the_guide_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(ROOT)
+    command = "macer predict zoo:mnist-0.50 docs/pictures/nine.png --sigma 0.25\n"
+    [_, *printed] = [block for block in blocks("docs/guide/predict.md", "") if "0.25" in block]
+    assert command in blocks("docs/guide/predict.md", "")
+    assert main([*command.split()[1:], "--device", "cpu"]) == 0
+    assert printed == [capsys.readouterr().out]
+
+
 # law: pictures
 
 
