@@ -77,7 +77,7 @@ def _errors_note(rows: "Sequence[ScoreRow]") -> str:
 
 def trained_note(log: CertificateLog) -> str:
     """Whether a model was certified at another σ than its training had."""
-    if log.trained_at is None:
+    if log.trained_at is None or log.sigma is None:
         return ""
     return f"{log.name} was {two_sigmas(log.trained_at, log.sigma)}."
 
