@@ -11,14 +11,17 @@ from draw_pictures import PICTURES, draw
 from generate_site import ELSEWHERE, ROOT, Site, generate
 from generated_parts import PARTS
 from PIL import Image
+from result_tables import log_of, readme_table
 
 import macer
 from macer.cli.app import command_line, main
 from macer.data.sets import load
 from macer.losses import LOSSES
 from macer.recipes.fields import FIELDS
+from macer.reporting.scores import given_up
 
 DOCS = ROOT / "docs"
+SIGMAS = ("0.25", "0.50", "1.00")
 MARKED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 NAVIGATION = (ROOT / "mkdocs.yml").read_text("utf-8").split("\nnav:")[1].split("\nnot_in_nav")[0]
 RUN_AS_THEY_STAND = [
@@ -47,6 +50,22 @@ def test_every_generated_part_stands_on_a_page():
         name for page in DOCS.rglob("*.md") for name in MARKED.findall(page.read_text("utf-8"))
     ]
     assert sorted(marked) == sorted(PARTS)
+
+
+def test_every_entry_of_the_log_is_in_its_contents_once():
+    contents = (DOCS / "log/index.md").read_text("utf-8")
+    pages = [page for page in sorted((DOCS / "log").glob("*.md")) if page.name != "index.md"]
+    entries = [
+        (date, subject, page.name)
+        for page in pages
+        for date, subject in re.findall(
+            r"^## ([\d-]+) · (.+)$", page.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    listed = re.findall(r"^\| ([\d-]+) \| \[(.+)\]\((\w+\.md)#", contents, re.MULTILINE)
+    assert len(listed) >= 40
+    assert sorted(listed) == sorted(entries)
+    assert [page.name for page in pages if f"]({page.name}) |" not in contents] == []
 
 
 @pytest.mark.slow
@@ -88,7 +107,33 @@ def test_scores_are_those_of_every_log():
     logs = list((ROOT / "results").glob("*.tsv.gz"))
     text = PARTS["scores"]().replace("\N{NO-BREAK SPACE}", " ")
     assert len(text.splitlines()) == len(logs) + 2
-    assert "| `cifar10-0.50-record` | 0.784 ± 0.017 |" in text
+    assert "| `cifar10-0.50-record` | 0.784 ± 0.017 | 0.792 † |" in text
+
+
+def test_the_results_of_the_readme_are_computed_from_the_certificates():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert readme_table() in readme
+    [deer] = given_up(log_of("cifar10-1.00-record"))
+    assert f"of the deer {deer.correct} of {deer.images} are right" in readme
+
+
+@pytest.mark.slow
+def test_what_is_measured_is_computed_from_the_certificates():
+    """Both bounds side by side, and what the page says of classes in words."""
+    names = [f"`{key}/cifar10-{sigma}`" for key in ("record", "fast") for sigma in SIGMAS]
+    assert re.findall(r"^\| (`.+?`) \| \*\*0\.\d{3} ± 0\.\d{3}\*\* \| 0\.\d{3} † \|",
+                      PARTS["records"](), re.MULTILINE) == names  # fmt: skip
+    rows = re.findall(r"^\| \S+ \| \S+ \| \d\.\d{3} ± \d\.\d{3} \| \d\.\d{3} † \|",
+                      PARTS["objectives"](), re.MULTILINE)  # fmt: skip
+    assert len(rows) == 15
+    page = (DOCS / "results/measured.md").read_text("utf-8")
+    right = [
+        int(log.correct[(log.label == label) & (log.idx % 5 == 0)].sum())
+        for label in (4, 3)
+        for log in map(log_of, ("published/cat-rs_sigma1.0", "published/macer_sigma1.0"))
+    ]
+    said = "of CAT-RS' deer at σ 1 {} are right and of MACER's {}, of their cats {} and {}"
+    assert said.format(*right) in page
 
 
 # law: code
@@ -131,6 +176,17 @@ def test_the_prediction_of_the_readme_is_what_the_command_prints(
     printed = capsys.readouterr().out
     for page in ("README.md", "docs/start.md", "docs/guide/predict.md"):
         assert printed in blocks(page, ""), page
+
+
+def test_the_prediction_at_another_sigma_is_what_the_guide_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(ROOT)
+    command = "macer predict zoo:mnist-0.50 docs/pictures/nine.png --sigma 0.25\n"
+    [_, *printed] = [block for block in blocks("docs/guide/predict.md", "") if "0.25" in block]
+    assert command in blocks("docs/guide/predict.md", "")
+    assert main([*command.split()[1:], "--device", "cpu"]) == 0
+    assert printed == [capsys.readouterr().out]
 
 
 # law: pictures

@@ -20,7 +20,7 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 # The log keeps commands of versions past; json.md has tests of its own.
 PAGES = [
     ROOT / "README.md",
-    *(page for page in DOCS if page.name not in ("experiments.md", "json.md")),
+    *(page for page in DOCS if page.parent.name != "log" and page.name != "json.md"),
 ]
 PAPER_MAP = README.split("## From the paper to the code")[1].split("## Layout")[0]
 

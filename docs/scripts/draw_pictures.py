@@ -45,7 +45,7 @@ SHOWN = 4  # noisy copies
 
 POINTS = 400  # of a curve: all steps would be four times as many bytes
 
-# Logs of CIFAR-10 at σ 0.5, with what each training took; docs/experiments.md has the sources.
+# Logs of CIFAR-10 at σ 0.5, with what each training took; docs/log/record.md has the sources.
 TRAININGS = {
     "results/cifar10-0.50-record.tsv.gz": ("record", "391 s on one H200"),
     "results/published/cat-rs_sigma0.5.tsv.gz": ("CAT-RS", "published"),

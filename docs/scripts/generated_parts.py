@@ -4,12 +4,13 @@ import ast
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from docstring_parser import Docstring, parse, parse_from_object
+from result_tables import code, objectives, records, scores, table
 
 import macer
 from macer.cli.app import command_line
@@ -17,25 +18,9 @@ from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.objective import settings_of
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.reporting.logs import read_log
-from macer.reporting.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.reporting.texts import setting, thousands
 from macer.runs import names as run_names
 
 ROOT = Path(__file__).parents[2]
-RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of Markdown; a bar in a cell is escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
-def code(value: object) -> str:
-    """A value as code; nothing for an empty one."""
-    return f"`{value}`" if str(value) else ""
 
 
 # commands
@@ -197,23 +182,6 @@ def layers() -> str:
     return f"```{text}```\n"
 
 
-# results
-
-
-def scores() -> str:
-    """ACR and certified accuracy of every log in results/."""
-    rows = []
-    for file in sorted((ROOT / "results").glob("*.tsv.gz")):
-        log = read_log(file)
-        acr = f"{average_certified_radius(log):.3f} ± {standard_error(log):.3f}"
-        accuracies = [f"{a:.3f}" if a else "" for a in certified_accuracy(log, RADII)]
-        acr = acr.replace(" ", "\N{NO-BREAK SPACE}")
-        images = thousands(len(log.idx))
-        rows.append((code(log.name), acr, *accuracies, images, thousands(log.n)))
-    radii = [setting(radius) for radius in RADII]
-    return table(("log", "ACR", *radii, "images", "n"), rows)
-
-
 PARTS: dict[str, Callable[[], str]] = {
     part.__name__: part
     for part in (
@@ -226,6 +194,8 @@ PARTS: dict[str, Callable[[], str]] = {
         run_files,
         packages,
         layers,
+        records,
+        objectives,
         scores,
     )
 }

@@ -242,6 +242,22 @@ def test_certify_is_asked_with_the_models_sigma_and_the_users_settings(
     assert question["radius"] == 0.0
 
 
+@pytest.mark.parametrize("radius", [None, 0.2])
+def test_at_another_sigma_the_noise_is_of_it_and_every_line_says_so(
+    small: Path, radius: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    [question], [line] = asked(monkeypatch, small, [pixels], sigma=0.25, radius=radius)
+    assert question["sigma"] == line.sigma == 0.25
+    assert line.trained_at == 0.75
+    said = "trained at σ = 0.75 and certified at σ = 0.25"
+    assert line.fields() == ("0.png", "bright", "radius 0.1234", said)
+    abstained = replace(line, class_name=None, asked=0.2)
+    assert abstained.fields() == ("0.png", "abstains", "no label shown within 0.2", said)
+    [question], [line] = asked(monkeypatch, small, [pixels], sigma=0.75)
+    assert line.fields() == ("0.png", "bright", "radius 0.1234")
+
+
 def test_images_that_differ_have_noise_of_their_own(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +277,8 @@ def test_images_that_differ_have_noise_of_their_own(
     [({"n": 5}, "n must be at least 7 to certify"), ({"alpha": 1.0}, "alpha must be between"),
      ({"seed": -1}, "seed must be in"), ({"radius": 3.0}, "radius must be below"),
      ({"radius": -1.0}, "radius must be a number ≥ 0"),
+     ({"sigma": 0.0}, "sigma must be > 0, got 0.0"),
+     ({"sigma": 0.1, "radius": 1.0}, "can certify at sigma 0.1 and alpha 0.01, got 1;"),
      ({"bound": "bernstein"}, "bound must be one of clopper-pearson, runner-up, got 'bernstein'"),
      ({"bound": "runner-up", "radius": 0.1}, "bound must be clopper-pearson with a radius")],
 )  # fmt: skip
@@ -327,7 +345,10 @@ def test_a_run_with_certificates_speaks_in_their_precision_and_with_their_weight
     assert main(["certify", str(certified), *settings]) == 0
     assert predicted(capsys, certified, *digits) == predicted(capsys, run, *digits)
     command = ["predict", str(certified), digits[0], "--device", "cpu"]
+    [line] = predicted(capsys, certified, digits[0], "--sigma", "0.25")
+    assert line.endswith("\ttrained at σ = 0.5 and certified at σ = 0.25")
     assert main([*command, "--precision", "bf16"]) == 2
+    assert main([*command, "--precision", "bf16", "--sigma", "0.25"]) == 2
     assert capsys.readouterr().err.startswith("macer: precision must be fp32, that of the cert")
     weights, card = load_model(run)
     weights[1].fc2.bias.data[0] += 1

@@ -360,6 +360,18 @@ MUTANTS = {
         "[Kind()]",
         "certification/test_predict_files.py",
     ),
+    "a prediction by the training's noise where another is asked for": Mutant(
+        "certification/predict_files.py",
+        "sigma=asked.sigma,\n            seed=seed,",
+        "sigma=card.sigma,\n            seed=seed,",
+        "certification/test_predict_files.py",
+    ),
+    "a prediction at another sigma that does not say so": Mutant(
+        "certification/predict_files.py",
+        "trained_at=card.sigma,",
+        "trained_at=asked.sigma,",
+        "certification/test_predict_files.py",
+    ),
     "Smooth by another bound": Mutant(
         "certification/smooth.py",
         "[Kind(self.bound)]",

@@ -27,6 +27,11 @@ LARGEST_RADIUS = 1e6
 TRAINED_AT = ", trained at σ = "
 
 
+def two_sigmas(trained_at: str, sigma: float) -> str:
+    """How output tells of certificates at another σ than the training's."""
+    return f"trained at σ = {trained_at} and certified at σ = {sigma:g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """All that the certificates of a journal depend on.

@@ -13,11 +13,18 @@ from torch import Tensor
 from macer.certification.anytime import ANYTIME, check_seconds
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
+from macer.certification.header import two_sigmas
 from macer.certification.journal import read_journal
 from macer.certification.largest_radius import Kind, sample_and_certify
 from macer.certification.settings import as_images, check_settings
 from macer.certification.table import rounded_down
-from macer.certification.target import PreparedModel, other_function, prepare, trained_target
+from macer.certification.target import (
+    PreparedModel,
+    at_sigma,
+    other_function,
+    prepare,
+    trained_target,
+)
 from macer.certification.watch import watched
 from macer.data.image_files import middle_of
 from macer.data.photograph import opened_image, photograph_of, without_warnings
@@ -47,6 +54,7 @@ class Prediction:
     radius: float  # rounded down to four decimals, as it is printed; 0 if abstained
     asked: float | None  # the one radius asked for, if any
     sigma: float
+    trained_at: float  # the σ of the training
     n0: int
     n: int
     drawn: int  # how many of the n samples were drawn
@@ -58,10 +66,12 @@ class Prediction:
 
     def fields(self) -> tuple[str, ...]:
         """The fields of its printed line."""
+        other = self.sigma != self.trained_at
+        note = (two_sigmas(f"{self.trained_at:g}", self.sigma),) if other else ()
         if self.class_name is not None:
-            return (str(self.file), self.class_name, f"radius {self.radius:.4f}")
+            return (str(self.file), self.class_name, f"radius {self.radius:.4f}", *note)
         reason = () if self.asked is None else (f"no label shown within {self.asked:g}",)
-        return (str(self.file), "abstains", *reason)
+        return (str(self.file), "abstains", *reason, *note)
 
 
 def predict_files(
@@ -74,6 +84,7 @@ def predict_files(
     bound: str = "clopper-pearson",
     radius: float | None = None,
     seconds: float | None = None,
+    sigma: float | None = None,
     seed: int,
     precision: str,
     row_by_row: bool = False,
@@ -92,14 +103,15 @@ def predict_files(
     Args:
         bound: of hard votes; a radius has a test of its own and takes none.
         seconds: most time for each file, with the bound anytime.
+        sigma: of the noise; that of the training if None. Certificates of the target are at that
+            of the training, and then bind the network without its noise.
         code: modules that the target's file may name, see `load_model`.
     """
     trained, card = trained_target(str(target), code=code)
-    check_settings(sigma=card.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
+    asked = at_sigma(trained, sigma)
+    check_settings(sigma=asked.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
     check_seconds(seconds)
-    _check_bound(bound, radius)
-    if radius is not None:
-        check_radius(radius, sigma=card.sigma, alpha=alpha, n_max=n)
+    _check_bound(bound, radius, sigma=asked.sigma, alpha=alpha, n=n)
     precision = resolve_precision(precision, device)
     model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
     if target.is_dir():
@@ -107,7 +119,7 @@ def predict_files(
     images = [_file_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         sampler = Sampler(
-            model=model.network, images=as_images(image[None].to(device)), sigma=card.sigma,
+            model=model.network, images=as_images(image[None].to(device)), sigma=asked.sigma,
             seed=seed, indices=[noise_number(image)], row_by_row=row_by_row,
         )  # fmt: skip
         interruption = None
@@ -125,7 +137,8 @@ def predict_files(
             class_name=None if abstained else card.classes[certificate.label],
             radius=float(rounded_down(certificate.radius, 4)),
             asked=radius,
-            sigma=card.sigma,
+            sigma=asked.sigma,
+            trained_at=card.sigma,
             n0=n0,
             n=n,
             drawn=certificate.drawn,
@@ -139,12 +152,14 @@ def predict_files(
             raise interruption
 
 
-def _check_bound(bound: str, radius: float | None) -> None:
-    """Refuse a soft bound, and any bound of one's choice for the test of one radius."""
+def _check_bound(bound: str, radius: float | None, *, sigma: float, alpha: float, n: int) -> None:
+    """Refuse a soft bound; for the test of one radius any other bound, and one out of reach."""
     if bound != ANYTIME:
         check_reading(bound)
     if radius is not None and bound != "clopper-pearson":
         raise Mistake(f"bound must be clopper-pearson with a radius, got {bound}")
+    if radius is not None:
+        check_radius(radius, sigma=sigma, alpha=alpha, n_max=n)
 
 
 def _certificate(

@@ -119,7 +119,7 @@ def find_target(
     if weights is None and is_trained(name):
         target, card = known or trained_target(name, code=code)
         _check_data(card, name, classes or class_names(card.classes, split))
-        return target if sigma in (None, card.sigma) else _at_another_sigma(target, sigma)
+        return at_sigma(target, sigma)
     if sigma is None:
         raise Mistake(f"sigma must be given to certify {name}; add --sigma")
     classes = classes or class_names(None, split)
@@ -190,8 +190,10 @@ def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, Mo
     return target, card
 
 
-def _at_another_sigma(target: Target, sigma: float) -> Target:
-    """The target with noise that it was not trained for; its certificates say so."""
+def at_sigma(target: Target, sigma: float | None) -> Target:
+    """A trained target with the noise that is asked for; if it is another, certificates say so."""
+    if sigma in (None, target.sigma):
+        return target
     architecture = f"{target.architecture}{TRAINED_AT}{target.sigma:g}"
     return replace(target, sigma=sigma, architecture=architecture)
 

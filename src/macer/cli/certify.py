@@ -224,6 +224,7 @@ def predict(
     bound: Literal["clopper-pearson", "runner-up", "anytime"] | None = None,
     radius: float | None = None,
     seconds: float | None = None,
+    sigma: float | None = None,
     seed: Whole = 0,
     precision: Precision = "auto",
     row_by_row: bool = False,
@@ -253,6 +254,8 @@ def predict(
         Ask only whether the label holds within this radius: usually far fewer samples.
     seconds
         Stop after so many seconds for each image, by the bound anytime; or before, with Ctrl-C.
+    sigma
+        Noise level; that of the training by default. At another one every line says so.
     seed
         Seed of the noise.
     row_by_row
@@ -269,7 +272,7 @@ def predict(
     try:
         for prediction in predict_files(
             run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seconds=seconds,
-            seed=seed, precision=precision, row_by_row=row_by_row,
+            sigma=sigma, seed=seed, precision=precision, row_by_row=row_by_row,
             device=chosen_device(device, threads), code=code,
         ):  # fmt: skip
             print_line(*prediction.fields())

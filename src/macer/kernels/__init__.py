@@ -1,7 +1,7 @@
 """Fewer and faster kernels on a GPU; imports nothing of macer.
 
 What each file replaces, for which networks, and what that gains: on one H200, one run each, in
-thousands of noisy samples per second where no unit stands; docs/experiments.md has the settings.
+thousands of noisy samples per second where no unit stands; docs/log/gpu.md has the settings.
 `fuse_inference.py` and `fuse_training.py` put the layers of `layers.py` in the place of torch's,
 `agreement.py` then compares the networks, and the plain one is run where the two differ.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from macer.certification.header import two_sigmas
 from macer.reporting.classes import class_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import given_up
@@ -76,9 +77,9 @@ def _errors_note(rows: "Sequence[ScoreRow]") -> str:
 
 def trained_note(log: CertificateLog) -> str:
     """Whether a model was certified at another σ than its training had."""
-    if log.trained_at is None:
+    if log.trained_at is None or log.sigma is None:
         return ""
-    return f"{log.name} was trained at σ = {log.trained_at} and certified at σ = {log.sigma:g}."
+    return f"{log.name} was {two_sigmas(log.trained_at, log.sigma)}."
 
 
 def given_up_note(log: CertificateLog) -> str:
