@@ -5,6 +5,8 @@ READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 PINS := .venv-pins
+NPM := build/npm
+HAS_NPM := $(shell command -v npm)
 
 # Triton's wheel, a gigabyte: kept outside the clone, by its version and Python's.
 TRITON_VERSION := 3.9.0
@@ -12,7 +14,7 @@ PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_t
 TRITON := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/macer/triton-$(TRITON_VERSION)-$(PYTHON_TAG)
 INTERPRETED := TRITON_INTERPRET=1 PYTHONPATH=$(TRITON)
 
-.PHONY: setup demo docs check test lint mutants kernels bench pins oldest clean
+.PHONY: setup demo docs browser check test lint mutants kernels bench pins oldest clean
 
 # The package and its tools in an environment $(1), at the versions of $(2). hatchling comes first and
 # builds there: for a build apart from it pip takes the newest hatchling, whatever $(2) says.
@@ -34,10 +36,22 @@ demo: $(READY)
 
 # The site, from the pages that docs/scripts/generate_site.py writes; a warning, such as of a broken link,
 # is an error. The last line refuses a page that would ask another host for anything.
-docs: $(READY)
+docs: $(READY) $(if $(HAS_NPM),$(NPM)/.ready)
+	$(if $(HAS_NPM),,@echo 'npm is not installed: the site lacks the part that certifies in the browser')
 	$(BIN)/python docs/scripts/generate_site.py build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(BIN)/python docs/scripts/check_site.py site
+
+# What runs the network in the browser, and axe-core for tests, at the versions of the lock file.
+$(NPM)/.ready: docs/browser/package.json docs/browser/package-lock.json
+	rm -rf $(NPM) && mkdir -p $(NPM)
+	cp $^ $(NPM)
+	npm ci --prefix $(NPM) --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+# The pages in Chromium: that of `macer serve`, and that of the site, which is built first.
+browser: docs
+	MACER_SITE=site $(BIN)/pytest -n0 -rs tests/server/test_page.py tests/test_site.py
 
 lint: $(READY)
 	$(BIN)/ruff check src tests docs/scripts hatch_build.py
@@ -96,4 +110,4 @@ $(OLDEST)/.ready: pyproject.toml hatch_build.py constraints.txt constraints-olde
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(PINS) demo site build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(PINS) demo site build/docs $(NPM) .pytest_cache .mypy_cache .ruff_cache .hypothesis

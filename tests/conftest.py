@@ -34,3 +34,12 @@ def tiny_networks(monkeypatch):
     """The tiny networks are among those that macer knows, so that model files may name them."""
     for network in (tiny, tiny_with_batch_norm):
         monkeypatch.setitem(MODELS, network.__name__, network)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what tests measured; none of them demands a time."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "measured" and report.when == "call":
+                    terminalreporter.write_line(value)

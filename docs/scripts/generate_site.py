@@ -1,6 +1,6 @@
 """Write the pages of the documentation site into a folder, from which mkdocs builds it.
 
-python docs/generate_site.py build/docs
+python docs/scripts/generate_site.py build/docs
 
 The pages are those of docs/, README.md and a few other files. Two things change on the way: a line
 `<!-- generated: NAME -->` becomes what the function of that name in generated_parts.py returns, and
@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path, PurePosixPath
 
+from browser_files import runtime_is_here, write_browser_files
 from generated_parts import PARTS
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ HEADS = {
     "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
+BROWSER = ROOT / "docs/browser"  # written by browser_files.py
 SCRIPTS = {".py", ".pyc"}
 LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".yml": "yaml", ".json": "json"}
 
@@ -74,7 +76,7 @@ class Site:
         """Where a file is in the site; a page is made for one that has none."""
         if target in self.places:
             return self.places[target]
-        if target.is_relative_to(ROOT / "docs"):
+        if target.is_relative_to(ROOT / "docs") and target.suffix not in SCRIPTS:
             return target.relative_to(ROOT / "docs").as_posix()
         if target.exists():
             name = target.relative_to(ROOT).as_posix()
@@ -103,7 +105,7 @@ def generate(folder: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, "utf-8")
     for file in (ROOT / "docs").rglob("*"):
-        if file.is_file() and file.suffix not in SCRIPTS | {".md"}:
+        if file.is_file() and file.suffix not in SCRIPTS | {".md"} and file.parent != BROWSER:
             copy = folder / file.relative_to(ROOT / "docs")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
@@ -111,3 +113,5 @@ def generate(folder: Path) -> None:
 
 if __name__ == "__main__":
     generate(Path(sys.argv[1]))
+    if runtime_is_here():
+        write_browser_files(Path(sys.argv[1]) / "browser")

@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from browser_files import runtime_is_here
 from docstring_parser import Docstring, parse, parse_from_object
 from result_tables import code, objectives, records, scores, table
 
@@ -155,6 +156,19 @@ def recipes() -> str:
     return table(("recipe", "loss", "data set", "network", "σ", "epochs"), rows)
 
 
+# the browser
+
+
+def browser() -> str:
+    """The page that certifies in the browser, as a part of another page."""
+    if not runtime_is_here():
+        return "This copy of the site was built without npm, and so without this part.\n"
+    title = "A drawing field, the votes of a network on noisy copies, and a certified radius"
+    return (
+        f'<iframe class="live" src="browser/live.html" loading="lazy" title="{title}"></iframe>\n'
+    )
+
+
 # runs, packages, layers
 
 
@@ -191,6 +205,7 @@ PARTS: dict[str, Callable[[], str]] = {
         certify_fields,
         losses,
         recipes,
+        browser,
         run_files,
         packages,
         layers,

@@ -62,7 +62,7 @@ def test_the_page_on_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
-    Path("model.onnx").write_bytes(onnx_of(network))
+    Path("model.onnx").write_bytes(onnx_of(network, [16]))
     names = done(BLOCKS[2])
     x = names["embeddings"].astype(np.float32)
     expected = network(torch.from_numpy(x)).detach().numpy()

@@ -103,7 +103,7 @@ ONNX = """
 
     layer = nn.Linear(16, 3)
     nn.init.eye_(layer.weight), nn.init.zeros_(layer.bias)
-    file = onnx_of(nn.Sequential(layer))
+    file = onnx_of(nn.Sequential(layer), [16])
 
     class Net(nn.Module):
         def __init__(self):

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+SCRIPTS = TESTS.parents[1] / "docs/scripts"
 
 
 def surroundings() -> dict[str, str]:
-    """Our environment, with one thread, and with tests/support and the source under test."""
-    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    """Our environment, with one thread, and with what tests import and the source under test."""
+    path = [str(TESTS), str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
 
 

@@ -1,12 +1,13 @@
 // The page: an image, its certificate that grows, and an attack on it.
 
+import { clear, setClasses, showCertificate, showCount, showVotes, tell } from "./certificate.js";
 import { Curve } from "./curve.js";
-import { Pad, makeGrey, paint, pngOf } from "./drawing.js";
+import { paint, pngOf } from "./drawing.js";
+import { Source } from "./image.js";
 import * as service from "./service.js";
 
 const $ = (id) => document.getElementById(id);
 const COPIES = 4;
-const SPOKEN = 1500; // milliseconds between what a screen reader is told
 
 let known = { models: [], limits: {} };
 let image = null; // PNG of the model's size
@@ -15,7 +16,11 @@ let running = null; // AbortController of the stream
 let attacking = null;
 
 const curve = new Curve($("curve"));
-const pad = new Pad($("pad"), () => drawn());
+const source = new Source({
+  taken: take,
+  cleared: () => { image = null; reset(); },
+  refused: (line) => { $("problem").textContent = line; },
+});
 const model = () => known.models.find((one) => one.name === $("model").value);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -24,30 +29,12 @@ function problem(error) {
   $("problem").textContent = error instanceof service.Refused ? error.message : "The service does not answer.";
 }
 
-// Live regions are changed at most every SPOKEN milliseconds for those who listen; the eye sees all.
-function tell(output, text, last) {
-  const now = performance.now();
-  output.setAttribute("aria-live", last || now - (output.told ?? -SPOKEN) >= SPOKEN ? "polite" : "off");
-  if (output.getAttribute("aria-live") === "polite") output.told = now;
-  output.textContent = text;
-}
-
 function chooseModel() {
   const { sigma, shape, classes, examples } = model();
-  const [, height, width] = shape;
-  for (const canvas of [$("image"), $("attacked")]) Object.assign(canvas, { width, height });
-  $("image-size").textContent = `what the model gets: ${width}×${height}`;
+  source.fit(shape, examples);
+  Object.assign($("attacked"), { width: shape[2], height: shape[1] });
   $("sigma").textContent = sigma;
-  $("drawing").hidden = $("examples").hidden = $("clear").hidden = !examples;
-  $("votes").replaceChildren(...classes.map((name) => {
-    const row = document.createElement("tr");
-    const head = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
-    const bar = Object.assign(document.createElement("span"), { className: "bar" });
-    const [middle, count] = [document.createElement("td"), document.createElement("td")];
-    middle.append(bar);
-    row.append(head, middle, count);
-    return row;
-  }));
+  setClasses(classes);
   reset();
 }
 
@@ -55,43 +42,18 @@ function reset() {
   running?.abort();
   attacking?.abort();
   certificate = null;
-  $("label").textContent = image ? "ready" : "no image yet";
-  $("radius").textContent = "0.0000";
-  $("problem").textContent = $("attack-verdict").textContent = "";
-  $("count").textContent = "Every radius shown holds, at whatever moment you look.";
-  $("copies").replaceChildren();
+  clear(image ? "ready" : "no image yet");
+  $("attack-verdict").textContent = "";
   $("length").disabled = true;
   $("distance").textContent = "not attacked";
   $("certify").disabled = !image;
-  for (const row of $("votes").rows) showVotes(row, 0, 0, false);
   curve.show(model().sigma, 0.5, 0);
 }
 
-function showVotes(row, votes, samples, top) {
-  row.className = top ? "top" : "";
-  row.querySelector(".bar").style.width = `${samples ? (100 * votes) / samples : 0}%`;
-  row.cells[2].textContent = votes.toLocaleString("en");
-}
-
 async function take() {
-  if (model().shape[0] === 1) makeGrey($("image"));
   image = await pngOf($("image"));
   reset();
   await certify();
-}
-
-async function drawn() {
-  if (pad.into($("image"))) await take();
-}
-
-async function photo(file) {
-  try {
-    paint(await createImageBitmap(file), $("image"));
-  } catch {
-    $("problem").textContent = "The file must be a PNG or JPEG image.";
-    return;
-  }
-  await take();
 }
 
 async function certify() {
@@ -121,12 +83,9 @@ async function certify() {
 
 function show(answer, last) {
   certificate = answer;
-  const text = answer.abstained ? "no label yet" : answer.class_name;
-  if ($("label").textContent !== text) $("label").textContent = text;
-  tell($("radius"), answer.radius.toFixed(4), last);
-  $("count").textContent =
-    `${answer.samples.toLocaleString("en")} samples in ${answer.seconds.toFixed(1)} s; holds with probability ${1 - answer.alpha}`;
-  [...$("votes").rows].forEach((row, c) => showVotes(row, answer.votes[c], answer.samples, c === answer.selected));
+  showCertificate(answer.abstained ? "no label yet" : answer.class_name, answer.radius.toFixed(4), last);
+  showCount(answer.samples, answer.seconds, answer.alpha);
+  showVotes(answer.votes, answer.samples, answer.selected);
   if (answer.copies.length) {
     $("copies").replaceChildren(...answer.copies.map((copy) =>
       Object.assign(document.createElement("img"), { src: `data:image/png;base64,${copy}`, alt: "" })));
@@ -178,21 +137,6 @@ function judge({ distance, answer }, certified) {
   verdict.dataset.inside = inside;
 }
 
-async function showExamples() {
-  const most = Math.max(0, ...known.models.map((one) => one.examples));
-  for (let i = 0; i < most; i++) {
-    const picture = Object.assign(new Image(), { src: `examples/${i}.png`, alt: `Test image ${i}` });
-    const button = Object.assign(document.createElement("button"), { type: "button" });
-    button.append(picture);
-    button.addEventListener("click", async () => {
-      await picture.decode();
-      paint(picture, $("image"));
-      await take();
-    });
-    $("examples").append(button);
-  }
-}
-
 async function begin() {
   known = await service.models();
   $("model").replaceChildren(...known.models.map((one) =>
@@ -201,30 +145,21 @@ async function begin() {
   if (middle) $("model").value = middle.name;
   $("key-field").hidden = !known.key_needed;
   chooseModel();
-  await showExamples();
+  source.offer(Math.max(0, ...known.models.map((one) => one.examples)));
 }
 
 $("model").addEventListener("change", () => {
   const before = image && createImageBitmap($("image"));
   image = null;
   chooseModel();
-  before?.then(async (picture) => { paint(picture, $("image")); await take(); });
+  before?.then((picture) => source.show(picture));
 });
 $("settings").addEventListener("submit", (event) => event.preventDefault());
 $("alpha").addEventListener("change", () => { reset(); if (image) certify(); });
 $("certify").addEventListener("click", certify);
 $("stop").addEventListener("click", () => running?.abort());
-$("clear").addEventListener("click", () => { pad.clear(); image = null; reset(); });
 $("length").addEventListener("input", showLength);
 $("length").addEventListener("change", attack);
-$("file").addEventListener("change", (event) => { if (event.target.files[0]) photo(event.target.files[0]); });
-for (const kind of ["dragover", "dragleave", "drop"]) {
-  document.addEventListener(kind, (event) => {
-    event.preventDefault();
-    $("drop").classList.toggle("over", kind === "dragover");
-    if (kind === "drop" && event.dataTransfer.files[0]) photo(event.dataTransfer.files[0]);
-  });
-}
 $("formula-button").addEventListener("click", () => {
   const open = $("formula").hidden;
   $("formula").hidden = !open;

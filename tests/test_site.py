@@ -1,0 +1,375 @@
+"""The site's page that certifies in the browser alone: its files, and the page in Chromium.
+
+The page is that of the folder that MACER_SITE names, as `make browser` and CI do.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from browser_files import (
+    ALPHA,
+    LOW_BITS,
+    MODEL,
+    PAGE,
+    N,
+    layers,
+    look_sizes,
+    radii_of_look,
+    words,
+)
+from chromium import (
+    LOOKS,
+    chromium,
+    draw_one_by_keys,
+    draw_seven,
+    needs_axe,
+    needs_chromium,
+    opened,
+    radius,
+    served,
+    violations,
+    wait_for_radius,
+)
+from onnx_file import onnx_of
+from PIL import Image
+from torch import Tensor
+
+import macer
+from macer.certification.anytime import ANYTIME
+from macer.certification.certificate import ABSTAIN
+from macer.certification.conclusions import conclude
+from macer.certification.table import rounded_down
+from macer.data.sets import load
+from macer.smoothing.exact_noise import BITS, levels
+from macer.smoothing.tally import Tally
+
+SITE = Path(os.environ.get("MACER_SITE", "")).resolve()
+SIGMA = 0.5
+WIDE = LOOKS["1280 light"]
+GROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+def concluded(selection: list[int], estimation: list[int], drawn: int) -> macer.Certificate:
+    """What macer concludes from the votes of one image."""
+    votes0, votes = (torch.tensor([counts]) for counts in (selection, estimation))
+    tallies = (Tally(counts, counts, counts) for counts in (votes0, votes))
+    drawn_each = torch.tensor([drawn])
+    [certificate] = conclude(
+        *tallies, sigma=SIGMA, n=N, alpha=ALPHA, bound=ANYTIME, drawn=drawn_each
+    )
+    return certificate
+
+
+def noisy(count: int) -> Tensor:
+    """Noisy copies of digits."""
+    images = torch.from_numpy(load("mnist-sample", "test").images[:count]) / 255
+    return images + SIGMA * torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+
+
+# reference: what Python writes
+
+
+def test_the_onnx_model_is_the_model_of_the_zoo() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, card = macer.load_model(MODEL)
+    assert card.sigma == SIGMA
+    file = onnx_of(layers(model), card.shape)
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    x = noisy(400)
+    [logits] = session.run(None, {"x": x.numpy()})
+    with torch.inference_mode():
+        expected = model(x).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+    assert (logits.argmax(1) == expected.argmax(1)).all()
+
+
+@pytest.mark.parametrize("look", [0, 1, 12, -1])
+def test_every_radius_of_the_table_is_what_macer_concludes(look: int) -> None:
+    n = look_sizes()[look]
+    least, radii = radii_of_look(n, SIGMA)
+    assert len(radii) == n + 1 - least
+    random = np.random.default_rng(0)
+    for count in {least, n, *random.integers(least, n + 1, 10).tolist()}:
+        certificate = concluded([0, 100, 0], [0, count, n - count], n)
+        assert certificate.label == 1
+        assert certificate.radius == radii[count - least] > 0, (n, count)
+    assert concluded([0, 100, 0], [0, least - 1, 0], n).radius == 0.0
+
+
+def test_the_looks_are_those_of_certify_anytime() -> None:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1, 2))
+    torch.nn.init.zeros_(network[1].weight)
+    image = torch.zeros(1, 1, 1, 1, dtype=torch.uint8)
+    looks = macer.certify_anytime(network, image, sigma=SIGMA, n=N, alpha=ALPHA)
+    assert [certificates[0].drawn for certificates in looks] == look_sizes()
+
+
+def test_words_are_the_thresholds() -> None:
+    thresholds = levels(SIGMA).thresholds
+    pairs = words(thresholds).astype(np.int64)
+    assert (pairs < [2**32, 2**LOW_BITS]).all()
+    assert ((pairs[:, 0] << LOW_BITS) + pairs[:, 1] == thresholds).all()
+
+
+def test_what_npm_installs_is_pinned_and_names_no_host() -> None:
+    package = json.loads((PAGE / "package.json").read_text("utf-8"))
+    lock = json.loads((PAGE / "package-lock.json").read_text("utf-8"))["packages"]
+    wanted = package["dependencies"] | package["devDependencies"]
+    for name, version in wanted.items():
+        assert re.fullmatch(r"[\d.]+", version)
+        assert lock[f"node_modules/{name}"]["version"] == version
+    found = {place: entry for place, entry in lock.items() if place}
+    assert all("integrity" in entry and "resolved" not in entry for entry in found.values())
+
+
+# the page
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    if "MACER_SITE" not in os.environ:
+        pytest.skip("MACER_SITE names no built site; make browser")
+    if not (SITE / "browser/live.html").exists():
+        pytest.skip("the site was built without npm")
+    with served(SITE) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def start_page(browser: Any, site: str, look: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The start page, and in it the frame with the page that certifies."""
+    with opened(browser, f"{site}start.html", host=site, **look) as page:
+        frame = page.locator("iframe.live")
+        frame.scroll_into_view_if_needed()
+        inside = frame.element_handle().content_frame()
+        inside.wait_for_selector("#examples button:nth-child(12)")
+        yield page, inside
+
+
+@contextmanager
+def alone(browser: Any, site: str) -> Iterator[Any]:
+    """The page that certifies, by itself."""
+    with opened(browser, f"{site}browser/live.html", host=site, **WIDE) as page:
+        page.wait_for_selector("#examples button:nth-child(12)")
+        yield page
+
+
+def shown_certificate(frame: Any) -> tuple[dict[str, Any], str, str]:
+    """The certificate behind what is shown, its radius and its label, at one moment."""
+    certificate, text, label = frame.evaluate(
+        """() => {
+            const [radius, label] = ["radius", "label"].map((id) => document.getElementById(id));
+            return [radius.dataset.certificate, radius.textContent, label.textContent];
+        }"""
+    )
+    return json.loads(certificate), text, label
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
+    browser: Any, site: str, look: dict[str, Any], record_property: Callable[[str, str], None]
+) -> None:
+    with start_page(browser, site, look) as (page, frame):
+        draw_seven(page, frame)
+        begun, first = time.perf_counter(), wait_for_radius(frame, 0)
+        seconds = time.perf_counter() - begun
+        record_property(
+            "measured", f"browser alone: label and radius {seconds:.2f} s after drawing"
+        )
+        for least in (0.0, first, 1.0):
+            wait_for_radius(frame, least)
+            certificate, text, label = shown_certificate(frame)
+            counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
+            python = concluded(*counts)
+            assert python.radius == certificate["radius"] > 0  # the same float
+            assert rounded_down(python.radius, 4) == text
+            assert str(python.label) == label == "7"
+            assert python.selected == certificate["selected"]
+            assert sum(counts[0]) == 100 and sum(counts[1]) == counts[2]
+        frame.wait_for_selector("#copies canvas:nth-child(4)")
+        frame.click("#stop")
+        stopped = radius(frame)
+        assert stopped >= 1.0 > 0 and frame.is_enabled("#certify")
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= look["viewport"]["width"]
+        inner = frame.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+        assert inner[0] <= inner[1] + 1  # all of it is seen
+        ground = frame.evaluate(GROUND)
+        assert ground == page.evaluate(GROUND)
+        assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
+        assert radius(frame) == stopped
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_noise_of_the_browser_is_exact(browser: Any, site: str) -> None:
+    """Ranks of given draws, also at, just below and just above every threshold."""
+    table = levels(SIGMA)
+    edges = table.thresholds[(table.thresholds > 0) & (table.thresholds < 2**BITS - 1)]
+    near = np.concatenate([edges - 1, edges, edges + 1]).astype(np.uint64) << np.uint64(2)
+    draws = np.random.default_rng(0).integers(0, 2**64, 20_000, dtype=np.uint64)
+    raw = np.concatenate([draws, near, near + np.uint64(3), np.array([0, 2**64 - 1], np.uint64)])
+    ranks, undecided = table.ranks(raw)
+    expected = ranks.astype(int)
+    expected[undecided] = -1
+    pairs = np.stack((raw >> np.uint64(32), raw & np.uint64(2**32 - 1)), axis=1)
+    with alone(browser, site) as page:
+        found = page.evaluate(
+            """async (words) => {
+                const { Noise } = await import("./noise.js");
+                const file = async (name) => (await fetch(`${name}.bin`)).arrayBuffer();
+                const names = ["thresholds", "guide", "floats"];
+                const files = await Promise.all(names.map(file));
+                const noise = new Noise(Object.fromEntries(names.map((n, i) => [n, files[i]])));
+                const floats = Array.from(noise.floats);
+                return [words.map(([high, low]) => noise.rank(high, low)), floats];
+            }""",
+            pairs.tolist(),
+        )
+    assert len(undecided) >= 2 * len(edges)
+    assert found[0] == expected.tolist()
+    assert np.array_equal(np.array(found[1], np.float32), table.floats)
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_copies_have_the_noise_of_their_draws_and_doubtful_rows_vote_for_nobody(
+    browser: Any, site: str
+) -> None:
+    table = levels(SIGMA)
+    raw = np.random.default_rng(1).integers(0, 2**64, (3, 4), dtype=np.uint64)
+    raw[1, 2] = np.uint64(table.thresholds[1100]) << np.uint64(2)  # undecided
+    pixels = [0, 7, 128, 255]
+    expected = table.floats[table.ranks(raw)[0].astype(int) + pixels]
+    with alone(browser, site) as page:
+        batch, decided, votes = page.evaluate(
+            """async ([pixels, words]) => {
+                const { Noise, countVotes } = await import("./noise.js");
+                const file = async (name) => (await fetch(`${name}.bin`)).arrayBuffer();
+                const names = ["thresholds", "guide", "floats"];
+                const files = await Promise.all(names.map(file));
+                const noise = new Noise(Object.fromEntries(names.map((n, i) => [n, files[i]])));
+                const batch = new Float32Array(12);
+                const decided = noise.copies(Uint8Array.from(pixels), words.flat(), batch);
+                const logits = Float32Array.of(
+                    1, 2, 0,  0, 9, 0,  NaN, 9, 0,  Infinity, 0, 0,
+                    0, -Infinity, 9,  5, 5, 1,  0, 0, 1);
+                const rows = [true, false, true, true, true, true, true];
+                return [Array.from(batch), decided, countVotes(logits, rows, 3)];
+            }""",
+            [pixels, np.stack((raw >> 32, raw & (2**32 - 1)), axis=-1).reshape(-1, 2).tolist()],
+        )
+    assert decided == [True, False, True]
+    kept = np.array(batch, np.float32).reshape(3, 4)[[0, 2]]
+    assert np.array_equal(kept, expected[[0, 2]])
+    assert votes == [1, 1, 1]  # rows 5, 0 and 6
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_network_in_the_browser_is_the_zoos_and_keeps_its_rows_apart(
+    browser: Any, site: str
+) -> None:
+    """A row has the same logits, bit for bit, whatever the other rows are."""
+    x, others = noisy(100), noisy(200)[100:]
+    mixed = torch.where(torch.arange(100)[:, None, None, None] % 2 == 0, x, others)
+    with alone(browser, site) as page:
+        found = page.evaluate(
+            """async (batches) => {
+                const { Votes } = await import("./votes.js");
+                const votes = new Votes();
+                const answers = [];
+                for (const one of batches) {
+                    const { logits } = await votes.ask({ batch: Float32Array.from(one) });
+                    answers.push(Array.from(logits));
+                }
+                return answers;
+            }""",
+            [batch.flatten().tolist() for batch in (x, others, mixed, x)],
+        )
+    a, b, both, again = (np.array(logits, np.float32).reshape(100, 10) for logits in found)
+    assert np.array_equal(a, again)
+    assert np.array_equal(both[::2], a[::2]) and np.array_equal(both[1::2], b[1::2])
+    model, _ = macer.load_model(MODEL)
+    with torch.inference_mode():
+        np.testing.assert_allclose(a, model(x).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_an_abstention_is_shown_as_one(browser: Any, site: str, tmp_path: Path) -> None:
+    """Two digits in one image divide the votes; two looks are all that there are."""
+    settings = json.loads((SITE / "browser/settings.json").read_text("utf-8"))
+    settings |= {"looks": settings["looks"][:2], "n": settings["looks"][1][0]}
+    size = sum(n + 1 - least for n, least in settings["looks"])
+    radii = (SITE / "browser/radii.bin").read_bytes()[: 8 * size]
+    images = load("mnist-sample", "test").images[:, 0].astype(int)
+    Image.fromarray(((images[1] + images[3]) // 2).astype(np.uint8)).save(tmp_path / "two.png")
+    with opened(browser, f"{site}index.html", host=site, **WIDE) as page:
+        page.route("**/settings.json", lambda route: route.fulfill(json=settings))
+        page.route("**/radii.bin", lambda route: route.fulfill(body=radii))
+        page.goto(f"{site}browser/live.html")
+        page.wait_for_selector("#examples button:nth-child(12)")
+        page.set_input_files("#file", tmp_path / "two.png")
+        page.wait_for_function("() => document.getElementById('label').textContent === 'abstains'")
+        certificate, text, _ = shown_certificate(page)
+        assert text == "0.0000" and certificate["radius"] == 0.0
+        counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
+        assert concluded(*counts).label == ABSTAIN
+        assert page.inner_text("#problem").startswith("The votes of 400 copies are too divided")
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_page_works_by_keys_and_follows_the_colours_of_the_site(
+    browser: Any, site: str
+) -> None:
+    with start_page(browser, site, WIDE) as (page, frame):
+        draw_one_by_keys(page, frame)
+        wait_for_radius(frame, 0)
+        assert frame.inner_text("#label") == "1"
+        page.click("label[for=__palette_1]")
+        frame.wait_for_function(f"() => {GROUND} === 'rgb(30, 33, 41)'")
+
+
+@needs_chromium
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_axe_finds_nothing_in_the_page(browser: Any, site: str, look: dict[str, Any]) -> None:
+    with start_page(browser, site, look) as (page, frame):
+        frame.click("#examples button:nth-child(2)")
+        wait_for_radius(frame, 0)
+        frame.click("#stop")
+        assert violations(frame) == []
+        assert violations(page, "'iframe.live'") == []
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.usefixtures("site")
+def test_opened_from_a_file_the_page_says_that_it_needs_a_server(browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((SITE / "start.html").as_uri())
+    page.locator("iframe.live").scroll_into_view_if_needed()
+    line = page.frame_locator("iframe.live").locator("#unserved")
+    line.wait_for(state="visible")
+    assert "This part needs a server" in line.inner_text()
+    page.close()
