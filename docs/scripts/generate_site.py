@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path, PurePosixPath
 
-from generated_parts import PARTS
+from generated_parts import PARTS, draw_paper
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +27,7 @@ ELSEWHERE = {
 HEADS = {
     "index.md": "---\nhide: [navigation, toc]\n---\n\n",
     "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
+    "results/paper.md": "---\nhide: [toc]\n---\n\n",
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
 SCRIPTS = {".py", ".pyc"}
@@ -107,6 +108,7 @@ def generate(folder: Path) -> None:
             copy = folder / file.relative_to(ROOT / "docs")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
+    draw_paper(folder)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ from docstring_parser import Docstring, parse, parse_from_object
 import macer
 from macer.cli.app import command_line
 from macer.errors import Mistake
+from macer.experiments import paper_tables
+from macer.experiments.paper import Item, item_names, read_item
+from macer.experiments.paper_figures import plot
+from macer.experiments.paper_runs import find
 from macer.losses import LOSSES
 from macer.losses.objective import settings_of
 from macer.recipes import CertifyRecipe, TrainRecipe
@@ -23,6 +27,11 @@ from macer.reporting.texts import setting, thousands
 from macer.runs import names as run_names
 
 ROOT = Path(__file__).parents[2]
+NO_RUNS = Path("no runs")  # a page must not depend on what lies in runs/
+PAPER_PICTURES = "pictures/paper"
+NO_BREAK = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+WIDE = "what differs"
+WIDE_HEAD = f'<span class="wide">{WIDE}</span>'
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 
@@ -214,6 +223,39 @@ def scores() -> str:
     return table(("log", "ACR", *radii, "images", "n"), rows)
 
 
+# the paper
+
+
+def paper() -> str:
+    """Every table and figure of the paper, with what comes with macer beside its rows."""
+    items = "\n".join(_paper_item(read_item(name)) for name in item_names())
+    return f'<div class="paper" markdown>\n\n{items}\n</div>\n'
+
+
+def _paper_item(item: Item) -> str:
+    entries = find(item, NO_RUNS)
+    number = item.name.replace("-", " ").capitalize()
+    text = f"## {number}: {item.title}\n\n"
+    if item.panels:
+        text += f"![{number}: {item.title}](../{PAPER_PICTURES}/{item.name}.svg)\n\n"
+    header, rows = paper_tables.cells(item, entries)
+    # What is read first stands where a narrow window shows it.
+    first = [name for name in ("model", "σ", "data set", "of", "ACR", WIDE) if name in header]
+    order = [header.index(name) for name in [*first, *(h for h in header if h not in first)]]
+    kept = [[row[i].replace(" ± ", NO_BREAK) for i in order] for row in rows]
+    text += table([WIDE_HEAD if header[i] == WIDE else header[i] for i in order], kept) + "\n"
+    notes = [re.sub(r"([\\*_\[])", r"\\\1", note) for note in paper_tables.notes(item, entries)]
+    return text + "".join(f"- {note}\n" for note in notes) + f"\n`macer paper {item.name}`\n"
+
+
+def draw_paper(folder: Path) -> None:
+    """Draw every figure of the paper into the folder of the site."""
+    (folder / PAPER_PICTURES).mkdir(parents=True)
+    for item in map(read_item, item_names()):
+        if item.panels:
+            plot(item, find(item, NO_RUNS), folder / PAPER_PICTURES / f"{item.name}.svg")
+
+
 PARTS: dict[str, Callable[[], str]] = {
     part.__name__: part
     for part in (
@@ -227,5 +269,6 @@ PARTS: dict[str, Callable[[], str]] = {
         packages,
         layers,
         scores,
+        paper,
     )
 }
