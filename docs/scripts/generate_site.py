@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from browser_files import runtime_is_here, write_browser_files
 from generated_parts import PARTS
+from paper_chapter import draw_paper
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +29,7 @@ ELSEWHERE = {
 HEADS = {
     "index.md": "---\nhide: [navigation, toc]\n---\n\n",
     "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
+    "results/paper.md": "---\nhide: [toc]\n---\n\n",
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
 BROWSER = ROOT / "docs/browser"  # written by browser_files.py
@@ -109,6 +111,7 @@ def generate(folder: Path) -> None:
             copy = folder / file.relative_to(ROOT / "docs")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
+    draw_paper(folder)
 
 
 if __name__ == "__main__":

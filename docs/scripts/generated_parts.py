@@ -11,6 +11,7 @@ from typing import Any
 
 from browser_files import runtime_is_here
 from docstring_parser import Docstring, parse, parse_from_object
+from paper_chapter import paper
 from result_tables import code, objectives, records, scores, table
 
 import macer
@@ -212,5 +213,6 @@ PARTS: dict[str, Callable[[], str]] = {
         records,
         objectives,
         scores,
+        paper,
     )
 }

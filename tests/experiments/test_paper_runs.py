@@ -203,12 +203,17 @@ def test_a_figure_has_the_papers_points_and_our_steps_in_its_panels(tmp_path, fi
     panels = figures[0].axes
     assert [axes.get_title(loc="left") for axes in panels] == ["σ = 0.25", "σ = 0.5", "σ = 1"]
     cohen, salman, macer, *points = panels[0].lines
-    assert [len(line.get_xdata()) for line in (cohen, salman)] == [1, 1]
+    assert cohen.get_ydata()[0] == 0.782 and salman.get_ydata()[0] == 0.734  # from results/
     assert macer.get_ydata()[0] == 0.812 and macer.get_ydata()[-1] == 0.0
     assert points[2].get_xydata().tolist() == [[0, 0.81], [0.25, 0.71], [0.5, 0.59], [0.75, 0.43]]
     assert points[2].get_color() == macer.get_color()
     texts = [text.get_text() for text in panels[0].get_legend().get_texts()]
-    assert texts[1:] == ["Salman-0.25: ACR 0.538", "MACER-0.25: ACR 0.556, here 0.555"]
+    assert texts[1:3] == ["Salman-0.25: ACR 0.538", "MACER-0.25: ACR 0.556"]
+    assert texts[3:] == [
+        "Cohen-0.25 rerun: 0.440 (500 images)",
+        "Salman-0.25 rerun: 0.559 (500 images)",
+        "MACER-0.25 here: 0.555 (500 images)",
+    ]
 
 
 def test_the_effects_have_a_panel_each(figures):
@@ -243,7 +248,7 @@ def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     listed = capsys.readouterr().out
     assert "table-1   CIFAR-10: certified accuracy and ACR" in listed and "figure-4" in listed
     line = next(line for line in listed.splitlines() if line.startswith(" table-1 "))
-    assert line.split()[-2:] == ["9", "3"]
+    assert line.split()[-3:] == ["9", "3", "6"]
     assert main(["paper", "figure-1", "--only", "paper-cifar10-1"]) == 0
     assert "0.793 ± 0.051" in capsys.readouterr().out
     assert not list(Path().glob("*.png"))

@@ -33,6 +33,7 @@ def paper(
     latex: bool = False,
     markdown: bool = False,
     plot: Path | None = None,
+    figures: Path | None = None,
     device: Device = "auto",
 ) -> Result:
     """The tables and figures of the MACER paper, what was published beside what is here.
@@ -70,6 +71,8 @@ def paper(
         Print Markdown instead.
     plot
         Draw a figure into this file, PNG, PDF or SVG by its ending.
+    figures
+        Draw all figures into this folder, figure-1.svg and so on; without an item.
     """
     from macer.experiments.paper import check_share, read_item
     from macer.experiments.paper import only as chosen_rows
@@ -79,7 +82,12 @@ def paper(
     if item is None:
         if train or commands or only or plot:
             raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
-        return _result(items=_list(runs))
+        drawn = _draw_all(figures, runs, _images_of(start, stop, skip)) if figures else None
+        return _result(items=_list(runs), figures=drawn)
+    if figures:
+        raise Mistake(
+            f"item must be left out with --figures, which draws all, got {item}; --plot draws one"
+        )
     chosen = chosen_rows(read_item(item), only)
     _check_plot(plot, chosen)
     check_share(share)
@@ -147,27 +155,49 @@ def _show(
     return _result(item, models=figures, notes=[*notes, *todo], plot=plot)
 
 
+def _draw_all(folder: Path, runs: Path, images: "ImagesOf") -> list[Path]:
+    """Draw every figure of the paper into a folder, which is made if it does not exist."""
+    from macer.experiments.paper import item_names, read_item
+    from macer.experiments.paper_figures import plot
+    from macer.experiments.paper_runs import find
+
+    files = {folder / f"{name}.svg": name for name in item_names() if name.startswith("figure")}
+    if folder.is_file():
+        raise Mistake(f"figures must be a folder, got the file {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, name in files.items():
+        item = read_item(name)
+        plot(item, find(item, runs, images), file)
+        note(f"figure: {file}")
+    return list(files)
+
+
 def _result(item: "Item | None" = None, **entries: Any) -> Result:
     """The content of the JSON document: the given entries, and None for the others."""
     about = {name: getattr(item, name, None) for name in ("title", "radii")}
-    others = dict.fromkeys(("items", "commands", "models", "notes", "plot"))
+    others = dict.fromkeys(("items", "commands", "models", "notes", "plot", "figures"))
     return {"item": item and item.name, **about, **others, **entries}
 
 
 def _list(runs: Path) -> list[Result]:
-    """Print all tables and figures, and how many of their models have certificates here."""
+    """Print all tables and figures, and how many of their models have certificates."""
     from macer.experiments.paper import item_names, read_item
     from macer.experiments.paper_runs import find
 
     items: list[Result] = []
     for item in map(read_item, item_names()):
-        logs = {model.row.run(): model.log for model in find(item, runs)}
-        certified = sum(log is not None for log in logs.values())
+        models = {model.row.run(): model for model in find(item, runs)}.values()
         items.append(
-            {"name": item.name, "title": item.title, "models": len(logs), "certified": certified}
+            {
+                "name": item.name,
+                "title": item.title,
+                "models": len(models),
+                "certified": sum(model.log is not None for model in models),
+                "shipped": sum(bool(model.stands) for model in models),
+            }
         )
     rows = [[str(value) for value in entry.values()] for entry in items]
-    print_table(("name", "what", "models", f"certified in {runs}"), rows)
+    print_table(("name", "what", "models", f"certified in {runs}", "logs with macer"), rows)
     return items
 
 

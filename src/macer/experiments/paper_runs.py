@@ -1,7 +1,7 @@
 """The paper's rows reproduced: trained and certified, or read from the runs that are there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from macer.data.sets import Split, classes_of, load
 from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
+from macer.experiments.paper_logs import Stand, plain_setting, stands, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -32,11 +33,30 @@ class Reproduction:
     epochs: int | None = None  # of our training
     speed: Mapping[str, float] = field(default_factory=dict)  # of our training
     remark: str = ""  # what to know of our training, or why there are no certificates
+    stands: tuple[Stand, ...] = ()  # where there are none: what comes with macer
+    why: str = ""  # why no training of ours is as the paper has it
+
+    def shown(self) -> tuple[Stand, ...]:
+        """What stands beside the paper's figures: the run's certificates, or what macer has."""
+        if self.log is None:
+            return self.stands
+        return (Stand("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
 
 
 def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Reproduction]:
-    """The reproduction of each of the item's rows, from the runs under RUNS."""
-    return [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
+    """The reproduction of each of the item's rows, from the runs under RUNS.
+
+    A row without certificates there has those that come with macer.
+    """
+    found = [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
+    return [one if one.log else _with_stands(one, item, images) for one in found]
+
+
+def _with_stands(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
+    papers, chosen = images is papers_images, images(one.row.train_recipe().dataset)
+    return replace(
+        one, stands=stands(item, one.row, chosen, papers=papers), why=why_not(one.row)
+    )
 
 
 def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:
@@ -64,13 +84,9 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
 def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
     """The fields in which a run's recipe differs from the row's."""
     return ", ".join(
-        f"{name} {_plain(own)} for {_plain(published)}"
+        f"{name} {plain_setting(own)} for {plain_setting(published)}"
         for name, (own, published) in differing(ours, papers).items()
     )
-
-
-def _plain(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def reproduce(

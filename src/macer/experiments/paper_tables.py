@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from macer.experiments.paper import Item, Row
+from macer.experiments.paper_logs import Stand
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.reporting.curves import conditions
-from macer.reporting.scores import average_certified_radius, certified_accuracy, standard_error
-from macer.reporting.tables import ScoreRow, tabulate
+from macer.reporting.logs import CertificateLog
+from macer.reporting.scores import (
+    Difference,
+    average_certified_radius,
+    certified_accuracy,
+    standard_error,
+)
+from macer.reporting.tables import ScoreRow, images_of_log, tabulate
 from macer.reporting.texts import radius_text, setting, with_error
 from macer.runs.names import TABLE
 
@@ -39,30 +46,52 @@ def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
     if timed:
         header += ["epochs", "hours"]
-    lines = []
+    lines, ends = [], []
     for entry in entries:
         name, sigma = entry.row.name, _sigma(entry.row)
         accuracies = [f"{a:.2f}" if a else "0" for a in entry.row.accuracies]
         line = [name, sigma, "paper", *accuracies, f"{entry.row.acr:.3f}"]
         lines.append([*line, *_papers_time(entry.row)[1:]] if timed else line)
-        if entry.log:
-            accuracies = [
-                f"{a:.3f}" if a else "0" for a in certified_accuracy(entry.log, item.radii)
-            ]
-            line = [name, sigma, "here", *accuracies, _acr(entry)]
-            lines.append([*line, *_our_time(entry)[1:]] if timed else line)
-    return header, lines
+        ends.append(_PAPERS_END)
+        for row in entry.shown():
+            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, item.radii)]
+            line = [name, sigma, row.of, *accuracies, _acr(row.log)]
+            lines.append([*line, *_our_time(row)[1:]] if timed else line)
+            ends.append(_end(row))
+    return _with_ends(header, lines, ends, entries)
 
 
 def _times(item: Item, entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
-    lines = []
+    lines, ends = [], []
     for entry in entries:
         name, dataset = entry.row.name, entry.row.train_recipe().dataset
         lines.append([name, dataset, "paper", *_papers_time(entry.row), f"{entry.row.acr:.3f}"])
-        if entry.log:
-            lines.append([name, dataset, "here", *_our_time(entry), _acr(entry)])
-    return header, lines
+        ends.append(_PAPERS_END)
+        for row in entry.shown():
+            lines.append([name, dataset, row.of, *_our_time(row), _acr(row.log)])
+            ends.append(_end(row))
+    return _with_ends(header, lines, ends, entries)
+
+
+_PAPERS_END = ["500", ""]
+
+
+def _end(row: Stand) -> list[str]:
+    return [images_of_log(row.log), row.differs]
+
+
+def _with_ends(
+    header: list[str],
+    lines: list[list[str]],
+    ends: list[list[str]],
+    entries: Sequence[Reproduction],
+) -> Cells:
+    """With the images and the differences of each line, where some are of other models."""
+    if not any(entry.stands for entry in entries):
+        return header, lines
+    longer = [[*line, *end] for line, end in zip(lines, ends, strict=True)]
+    return [*header, "images", "what differs"], longer
 
 
 def _papers_time(row: Row) -> list[str]:
@@ -71,12 +100,11 @@ def _papers_time(row: Row) -> list[str]:
     return [seconds, setting(row.epochs), "" if row.hours is None else f"{row.hours:.2f}"]
 
 
-def _our_time(entry: Reproduction) -> list[str]:
-    """Seconds per epoch, epochs and hours; ? where the run does not have them."""
-    if entry.epochs is None or "seconds" not in entry.speed:
-        return ["?", setting(entry.epochs), "?"]
-    seconds = entry.speed["seconds"]
-    return [f"{seconds / entry.epochs:,.1f}", f"{entry.epochs}", f"{seconds / 3600:.3f}"]
+def _our_time(row: Stand) -> list[str]:
+    """Seconds per epoch, epochs and hours; ? where they are not known."""
+    if row.epochs is None or row.seconds is None:
+        return ["?", setting(row.epochs), "?"]
+    return [f"{row.seconds / row.epochs:,.1f}", f"{row.epochs}", f"{row.seconds / 3600:.3f}"]
 
 
 _SETTINGS = {
@@ -114,9 +142,8 @@ def _sigma(row: Row) -> str:
     return setting(row.train_recipe().sigma)
 
 
-def _acr(entry: Reproduction) -> str:
-    assert entry.log
-    return with_error(average_certified_radius(entry.log), standard_error(entry.log))
+def _acr(log: CertificateLog) -> str:
+    return with_error(average_certified_radius(log), standard_error(log))
 
 
 @dataclass(frozen=True)
@@ -133,6 +160,20 @@ class Model:
     epochs: int | None  # of the training here
     seconds: float | None
     remark: str
+    stands: tuple["Standing", ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Certificates that come with macer and stand beside a row, for programs."""
+
+    of: str
+    scores: ScoreRow
+    epochs: int | None
+    seconds: float | None
+    about: str  # whose model it is, or in what its training differs
+    gain: Difference | None  # over the authors' model on the same images
 
 
 def models(item: Item, entries: Sequence[Reproduction]) -> list[Model]:
@@ -153,6 +194,18 @@ def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
         epochs=entry.epochs,
         seconds=entry.speed.get("seconds"),
         remark=entry.remark,
+        stands=tuple(
+            Standing(
+                of=one.of,
+                scores=tabulate([one.log], radii).rows[0],
+                epochs=one.epochs,
+                seconds=one.seconds,
+                about=one.about,
+                gain=one.gain,
+            )
+            for one in entry.stands
+        ),
+        why=entry.why,
     )
 
 
@@ -164,14 +217,40 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
-    return [papers, *_conditions(entries), *dict.fromkeys(remarks)]
+    told = [*_conditions(entries), *dict.fromkeys(remarks), *_of_stands(entries)]
+    return [papers, *told, *_reasons(entries)]
+
+
+def _of_stands(entries: Sequence[Reproduction]) -> list[str]:
+    """What to know of each model that is not the row's own; the same is said once."""
+    texts: dict[str, list[str]] = {}
+    for entry in entries:
+        for one in entry.stands:
+            gain = ""
+            if one.gain:
+                plus = with_error(one.gain.difference, one.gain.standard_error)
+                gain = (
+                    f"; its ACR minus that of the authors' model on these {one.gain.images:,} "
+                    f"images: {plus}"
+                )
+            texts.setdefault(f"{one.about}{gain}", []).append(f"{entry.row.name} {one.of}")
+    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in texts.items()]
+
+
+def _reasons(entries: Sequence[Reproduction]) -> list[str]:
+    """Why rows have no training of ours as the paper has it; the same is said once."""
+    texts: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.why:
+            texts.setdefault(entry.why, []).append(entry.row.name)
+    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in texts.items()]
 
 
 def _conditions(entries: Sequence[Reproduction]) -> list[str]:
     """Images, n and α of the certificates here, for each run if they differ."""
     logs = {entry.row.run(): entry.log for entry in entries if entry.log}
     if not logs:
-        return []
+        return _shared_settings(entries)
     shared = conditions(list(logs.values()))
     lines = [f"here: {shared}; ± is one standard error over the images."]
     if "differ" in shared:
@@ -179,6 +258,15 @@ def _conditions(entries: Sequence[Reproduction]) -> list[str]:
     if any(log.n not in (None, PAPERS_N) for log in logs.values()):
         lines.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
     return lines
+
+
+def _shared_settings(entries: Sequence[Reproduction]) -> list[str]:
+    """n and α of the certificates that come with macer; their images stand in the table."""
+    logs = [one.log for entry in entries for one in entry.stands]
+    if not logs:
+        return []
+    _, shared = conditions(logs).split(" · ", 1)
+    return [f"certificates that come with macer: {shared}; ± is one standard error over images."]
 
 
 def todo(item: Item, entries: Sequence[Reproduction], only: str | None) -> list[str]:
@@ -189,7 +277,7 @@ def todo(item: Item, entries: Sequence[Reproduction], only: str | None) -> list[
     models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
     command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
     return [
-        f"{models} no certificates here: `{command} --train` makes them, --commands lists what to "
+        f"{models} no certificates of a run here: `{command} --train` makes them, --commands lists what to "
         f"run, and {TABLE} of your own may lie in the folder of a run."
     ]
 

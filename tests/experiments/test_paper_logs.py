@@ -1,0 +1,135 @@
+"""The certificates that come with macer beside the paper's rows: every row has some, or a reason."""
+
+from pathlib import Path
+
+import pytest
+
+from macer.cli.app import main
+from macer.data.selection import Selection
+from macer.errors import Mistake
+from macer.experiments import paper_logs, paper_tables
+from macer.experiments.paper import item_names, papers_images, read_item
+from macer.experiments.paper_logs import results_folder, sources, stands, why_not
+from macer.experiments.paper_runs import Reproduction, find
+from macer.reporting.logs import read_log, select
+from macer.reporting.scores import average_certified_radius
+
+NOWHERE = Path("no-runs")
+RUNS = {row.run(): row for name in item_names() for row in read_item(name).rows}
+
+
+def row_of(name: str, item: str) -> Reproduction:
+    return next(one for one in find(read_item(item), NOWHERE) if one.row.name == name)
+
+
+# law
+
+
+@pytest.mark.parametrize("name", [name for name in item_names() if read_item(name).rows])
+def test_every_row_of_every_item_says_why_it_was_not_trained_as_the_paper_has_it(name):
+    item = read_item(name)
+    entries = find(item, NOWHERE)
+    assert all(entry.why for entry in entries)
+    if item.shows != "settings":
+        told = " ".join(paper_tables.notes(item, entries))
+        assert all(entry.row.name in told and entry.why in told for entry in entries)
+
+
+def test_every_log_is_there_and_stands_beside_a_row_of_its_own_sigma():
+    folder = results_folder()
+    for source in sources():
+        row = RUNS[source.run]
+        log = read_log(folder / source.file)
+        assert log.sigma in (None, row.train_recipe().sigma), source
+        if recipe := source.train_recipe():
+            assert (recipe.sigma, recipe.dataset) == (
+                row.train_recipe().sigma, row.train_recipe().dataset,
+            )  # fmt: skip
+
+
+def test_a_model_of_ours_that_was_trained_otherwise_says_so_in_its_row():
+    for source in sources():
+        for item in map(read_item, source.items or ("table-1", "table-6")):
+            for one in stands(item, RUNS[source.run], Selection(500, 1000), papers=True):
+                assert one.differs and one.about
+
+
+def test_an_acr_is_that_of_its_file_on_the_images_that_stand_beside_it():
+    [gaussian] = row_of("Cohen-0.50", "table-6").stands
+    whole = read_log(results_folder() / "mnist-0.50-gaussian.tsv.gz")
+    expected = average_certified_radius(select(whole, papers_images("mnist")))
+    assert average_certified_radius(gaussian.log) == expected
+    authors, fast, record = row_of("MACER-0.50", "table-1").stands
+    assert authors.log.idx.tolist() == list(range(500, 1000))
+    assert fast.log.idx.tolist() == record.log.idx.tolist() == list(range(0, 10_000, 5))
+    whole = read_log(results_folder() / "published/macer_sigma0.5.tsv.gz")
+    same = average_certified_radius(select(whole, Selection(skip=5)))
+    assert fast.gain.difference == pytest.approx(average_certified_radius(fast.log) - same)
+    header, lines = paper_tables.cells(read_item("table-1"), find(read_item("table-1"), NOWHERE))
+    cells = [dict(zip(header, line, strict=True)) for line in lines]
+    line = next(one for one in cells if (one["model"], one["of"]) == ("MACER-0.50", "fast"))
+    assert line["images"] == "0…9995, every 5th (2,000)"
+    assert line["what differs"].startswith("model wide14 for resnet110, epochs 180 for 440")
+
+
+def test_a_run_of_the_users_own_takes_the_place_of_what_comes_with_macer(tmp_path):
+    item = read_item("table-1")
+    folder = tmp_path / "paper-cifar10-0.25"
+    folder.mkdir()
+    content = (results_folder() / "published/macer_sigma0.25.tsv.gz").read_bytes()
+    (folder / "certificates.tsv").write_bytes(content)
+    one = next(entry for entry in find(item, tmp_path) if entry.row.name == "MACER-0.25")
+    assert one.log is not None and one.stands == () and one.why == ""
+
+
+def test_other_images_than_the_papers_are_taken_from_the_logs():
+    row = RUNS["paper-mnist-0.25"]
+    [few] = stands(read_item("table-6"), row, Selection(0, 10), papers=False)
+    assert few.log.idx.tolist() == list(range(10))
+    assert stands(read_item("table-6"), row, Selection(20_000, 20_001), papers=False) == ()
+
+
+# known value
+
+
+def test_the_cost_of_a_row_is_computed_from_its_recipe():
+    """150 epochs × 50,000 images × 16 copies / 48,798 samples a second = 2,459 s."""
+    why = why_not(RUNS["paper-cifar10-0.25-150-epochs"])
+    assert "at least 40 min 59 s of one H200, computed from 48,798 noisy samples/s" in why
+    attacked = why_not(RUNS["smoothadv-cifar10-0.25"])  # 8 copies, 10 steps of attack and one more
+    assert "at least 3 h 45 min" in attacked
+    assert "ImageNet's files were not at hand" in why_not(RUNS["paper-imagenet-0.25"])
+
+
+def test_all_figures_are_drawn_by_one_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "--figures", "figures"]) == 0
+    drawn = sorted(file.name for file in Path("figures").iterdir())
+    assert drawn == [f"figure-{number}.svg" for number in (1, 2, 3, 4)]
+    assert "MACER-0.50 fast: 0.704 (2,000 images)" in Path("figures/figure-1.svg").read_text()
+
+
+# refusal
+
+
+def test_without_the_folder_of_results_only_what_was_published_is_shown(monkeypatch):
+    monkeypatch.setattr(paper_logs, "results_folder", lambda: None)
+    monkeypatch.setattr(paper_logs, "_content", dict)
+    item = read_item("table-6")
+    assert all(one.stands == () and one.why == "" for one in find(item, NOWHERE))
+
+
+def test_a_log_of_another_sigma_is_refused(monkeypatch):
+    [source] = [one for one in sources() if one.file == "mnist-0.50-gaussian.tsv.gz"]
+    other = type(source)(**{**vars(source), "run": "paper-mnist-gaussian-0.25"})
+    monkeypatch.setattr(paper_logs, "sources", lambda: [other])
+    with pytest.raises(Mistake, match=r"must be of σ = 0\.25, got 0\.5"):
+        find(read_item("table-6"), NOWHERE)
+
+
+def test_figures_is_a_folder_for_all_of_them(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["paper", "--figures", str(tmp_path / "file")]) == 2
+    assert "figures must be a folder, got the file" in capsys.readouterr().err
+    assert main(["paper", "figure-1", "--figures", str(tmp_path)]) == 2
+    assert "item must be left out with --figures" in capsys.readouterr().err
