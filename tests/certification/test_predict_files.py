@@ -325,7 +325,10 @@ def test_an_image_of_any_size_is_one_for_a_model_of_imagenet(
         asked(monkeypatch, Path("large.safetensors"), [pixels])
 
 
-def test_files_are_read_before_any_is_labelled(run: Path, digits: list[str]) -> None:
+def test_files_are_read_before_the_network_is_prepared(
+    run: Path, digits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("macer.certification.predict_files.prepare")
     paths = [Path(digits[0]), Path("absent.png")]
     lines = predict_files(
         run, paths, n0=10, n=100, alpha=0.001, seed=0, precision="fp32", device=torch.device("cpu")

@@ -112,11 +112,11 @@ def predict_files(
     check_settings(sigma=asked.sigma, n0=n0, n=n, alpha=alpha, bound=bound, seed=seed)
     check_seconds(seconds)
     _check_bound(bound, radius, sigma=asked.sigma, alpha=alpha, n=n)
+    images = [_file_image(path, card) for path in paths]  # a mistake in one is told at once
     precision = resolve_precision(precision, device)
     model = prepare(trained, precision=precision, row_by_row=row_by_row, device=device)
     if target.is_dir():
         check_certified_function(target, model)
-    images = [_file_image(path, card) for path in paths]
     for path, image in zip(paths, images, strict=True):
         sampler = Sampler(
             model=model.network, images=as_images(image[None].to(device)), sigma=asked.sigma,
