@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from macer.data.fingerprint import channel_statistics
 from macer.data.file_check import refuse_damaged
+from macer.data.fingerprint import channel_statistics
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
 from macer.errors import Mistake
