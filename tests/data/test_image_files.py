@@ -13,7 +13,8 @@ from tiny_models import tiny_recipe
 
 from macer.cli.app import main
 from macer.data.fingerprint import fingerprint
-from macer.data.image_files import random_box, read_middle
+from macer.data.image_files import part_of, random_box, read_middle
+from macer.data.photograph import opened_image
 from macer.data.sets import Split, classes_of, load, located
 from macer.models.build import build_model
 from macer.runs.model_file import ModelCard
@@ -51,6 +52,39 @@ def test_a_training_image_is_a_part_of_its_file_resized(imagenet):
             part = image.convert("RGB").crop((left, top, right, bottom))
         expected = np.asarray(part.resize((224, 224), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
         assert np.array_equal(images.part(i, 0.08, np.random.default_rng(i)), expected)
+
+
+@pytest.mark.parametrize("size", [(1600, 1201), (3001, 900)])
+def test_a_large_jpeg_is_certified_as_its_whole_pixels_have_it(tmp_path, size):
+    """Training may decode less of it; a certificate is bound to these pixels."""
+    file = tmp_path / "large.jpg"
+    picture(0).resize(size, Image.Resampling.BICUBIC).save(file, quality=90)
+    longer = 256 * max(size) // min(size)
+    with Image.open(file) as image:
+        resized = np.asarray(image.resize((longer, 256), Image.Resampling.BILINEAR))
+    left = round((longer - 224) / 2)
+    expected = resized[16:240, left : left + 224].transpose(2, 0, 1)
+    assert np.array_equal(read_middle(file), expected)
+
+
+def test_a_part_of_a_large_jpeg_is_nearly_that_of_its_whole_pixels(tmp_path):
+    file = tmp_path / "large.jpg"
+    noise = np.random.default_rng(0).integers(256, size=(60, 80, 3), dtype=np.uint8)
+    Image.fromarray(noise).resize((1601, 1203), Image.Resampling.BICUBIC).save(file, quality=95)
+    with Image.open(file) as image:
+        whole = image.convert("RGB")
+    for box in ((0, 0, 1601, 1203), (3, 5, 903, 805), (701, 303, 1601, 1203)):
+        with opened_image(file) as image:
+            part = np.asarray(part_of(image, box), int)
+            assert image.size != whole.size  # less was decoded
+        expected = np.asarray(whole.crop(box).resize((224, 224), Image.Resampling.BILINEAR), int)
+        assert np.abs(part - expected).mean() < 4  # of 255; a shift by a pixel gives more
+        shifted = np.abs(np.roll(part, 1, axis=1) - expected).mean()
+        assert np.abs(part - expected).mean() < shifted / 2
+    with opened_image(file) as image:  # 447 pixels would not leave 224
+        part = np.asarray(part_of(image, (10, 10, 457, 900)))
+    expected = whole.crop((10, 10, 457, 900)).resize((224, 224), Image.Resampling.BILINEAR)
+    assert np.array_equal(part, np.asarray(expected))
 
 
 # law

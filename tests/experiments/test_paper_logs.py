@@ -1,4 +1,4 @@
-"""The certificates that come with macer beside the paper's rows: every row has some, or a reason."""
+"""Certificates that come with macer beside the paper's rows: each has some, or a reason."""
 
 from pathlib import Path
 

@@ -1135,6 +1135,19 @@ MUTANTS = {
         "if False:",
         "experiments/test_paper_runs.py",
     ),
+    "a test image decoded at a part of its size": Mutant(
+        "data/image_files.py",
+        'pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)',
+        'image.draft(None, (width, height)); pixels = whole_image(image, "RGB").resize('
+        "(width, height), Image.Resampling.BILINEAR)",
+        "data/test_image_files.py",
+    ),
+    "a log of another sigma beside the paper's row": Mutant(
+        "experiments/paper_logs.py",
+        "if log.sigma not in (None, sigma):",
+        "if False:",
+        "experiments/test_paper_logs.py",
+    ),
     "certificates of another sigma in the paper's row": Mutant(
         "experiments/paper_runs.py",
         "if log.sigma not in (None, recipe.sigma):",

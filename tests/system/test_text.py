@@ -1,6 +1,6 @@
 import pytest
 
-from macer.system.text import duration, one_line, shape_text
+from macer.system.text import duration, one_line, rate_text, shape_text
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,12 @@ def test_a_shape_is_its_sizes_with_times_signs():
 )
 def test_a_duration_is_in_its_two_largest_units(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_slow_rate_is_not_0():
+    assert [rate_text(rate) for rate in (12345.6, 10, 9.96, 0.173)] == [
+        "12,346",
+        "10",
+        "10",
+        "0.17",
+    ]

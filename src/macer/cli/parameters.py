@@ -42,7 +42,10 @@ Size = Annotated[
     ),
 ]
 SkipDamaged = Annotated[
-    bool, Parameter(help="A folder's photographs: go on without damaged files.", negative="")
+    bool,
+    Parameter(
+        help="Image files of a folder or of ImageNet: go on without damaged ones.", negative=""
+    ),
 ]
 AllowDuplicates = Annotated[
     bool,

@@ -10,7 +10,7 @@ from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
 from macer.cli.printing import Result, print_line, print_table
 from macer.errors import Mistake
 from macer.recipes import TrainRecipe, Whole
-from macer.system.text import duration, shape_text
+from macer.system.text import duration, rate_text, shape_text
 
 if TYPE_CHECKING:
     import torch
@@ -250,7 +250,7 @@ def _print_plan(
     place = f"{pace.threads} threads" if device.type == "cpu" else device.type
     print_line(
         f"{model.name}, {shape_text(model.shape)} images, {place}: "
-        f"{_rate(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"
+        f"{rate_text(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"
     )
     print_line(f"σ {case.sigma:g}, α {case.alpha:g}, n0 {case.n0:,}, {case.bound}")
     priced = case.price is not None
@@ -307,14 +307,10 @@ def _print_training(
 ) -> None:
     print_line(
         f"Training {training.recipe}, without validation: {training.steps:,} steps at "
-        f"{_rate(training.samples_per_second)} samples/s,"
+        f"{rate_text(training.samples_per_second)} samples/s,"
     )
     print_line(f"  {duration(training.seconds)}{_for(training.cost)}.")
     print_line(f"Training, then n = {case.n:,}: {duration(seconds)}{_for(price)}.")
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:{',.0f' if rate >= 10 else '.2g'}}"
 
 
 def _for(cost: float | None) -> str:

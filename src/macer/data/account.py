@@ -16,7 +16,7 @@ class Account:
     classes: int
     size: tuple[int, int]  # height, width
     resized: bool
-    megabytes: float  # of memory
+    megabytes: float  # of memory; 0 where images stay in their files
     forms: Counter[str]
     converted: Counter[str]
     skipped: Sequence[tuple[str, str]] = ()  # files that are no images, and why
@@ -49,9 +49,11 @@ class Account:
     def _summary(self) -> str:
         height, width = self.size
         how = "the middle of each resized to" if self.resized else "of"
+        if self.resized and not self.megabytes:
+            how = "a part of each resized to"
         parts = [
             f"{self.images:,} images in {self.classes} classes: {_counts(self.forms)}",
-            f"{how} {width}×{height} pixels, {self.megabytes:,.1f} MB in memory",
+            f"{how} {width}×{height} pixels, {self._place()}",
         ]
         if self.converted:
             parts.append(_counts(self.converted))
@@ -59,6 +61,12 @@ class Account:
             names = _some(name for name, _ in self.skipped)
             parts.append(f"skipped {_files(self.skipped)} that are no images: {names}")
         return "; ".join(parts)
+
+    def _place(self) -> str:
+        """Where the pixels are."""
+        if not self.megabytes:
+            return "read from the files when they are needed"
+        return f"{self.megabytes:,.1f} MB in memory"
 
     def left_out(self) -> list[tuple[str, str]]:
         """Every file that was not read, and why."""

@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macer.data.image_folder import image_classes, image_names, reading_order
-from macer.data.photograph import LARGEST_IMAGE, THREADS, opened_image, whole_image
+from macer.data.photograph import (
+    LARGEST_IMAGE,
+    THREADS,
+    loaded_image,
+    opened_image,
+    whole_image,
+)
 from macer.data.split import Split
 from macer.errors import Mistake
 
 if TYPE_CHECKING:
-    from PIL import ImageFile
+    from PIL import Image, ImageFile
 
 SIDE = 224
 SHORTER_SIDE = 256
@@ -66,12 +72,9 @@ class ImageFiles:
 
     def part(self, i: int, least: float, random: np.random.Generator) -> np.ndarray:
         """A random part of a file with at least this share of its area, (3, 224, 224) uint8."""
-        from PIL import Image
-
         with opened_image(self.folder / self.names[i]) as image:
             box = random_box(image.width, image.height, least, random)
-            pixels = whole_image(image, "RGB")
-            return _channels_first(pixels.crop(box).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+            return _channels_first(part_of(image, box))
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """The name of each file and its size in bytes."""
@@ -100,6 +103,31 @@ def middle_of(image: "ImageFile.ImageFile") -> np.ndarray:
     pixels = whole_image(image, "RGB").resize((width, height), Image.Resampling.BILINEAR)
     left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
     return _channels_first(pixels.crop((left, top, left + SIDE, top + SIDE)))
+
+
+def part_of(image: "ImageFile.ImageFile", box: Box) -> "Image.Image":
+    """A part of an opened image, resized to 224 × 224; for training alone.
+
+    A JPEG of which less is needed is decoded at 1/2, 1/4 or 1/8 of its size, as long as the part
+    keeps 224 pixels a side. Its pixels then differ a little from those of the whole image. Test
+    images are never read so: certificates are bound to their pixels.
+    """
+    from PIL import Image
+
+    width, height = image.size
+    left, top, right, bottom = box
+    share = max(SIDE / (right - left), SIDE / (bottom - top))
+    if image.format == "JPEG" and share <= 0.5:
+        image.draft(None, (math.ceil(share * width), math.ceil(share * height)))
+    pixels = loaded_image(image)
+    if pixels.size == (width, height):
+        part, inside = pixels.crop(box), None  # crop first: what is outside must not shine in
+    else:
+        scale = round(width / pixels.width)
+        part, inside = pixels, (left / scale, top / scale, right / scale, bottom / scale)
+    if part.mode != "RGB":
+        part = part.convert("RGB")
+    return part.resize((SIDE, SIDE), Image.Resampling.BILINEAR, inside)
 
 
 def random_box(width: int, height: int, least: float, random: np.random.Generator) -> Box:

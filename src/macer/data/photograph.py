@@ -99,10 +99,15 @@ def _reason(error: Exception) -> str:
 
 def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
     """Read the pixels of an image as they lie, in mode 'L' or 'RGB'."""
+    return loaded_image(image).convert(mode)
+
+
+def loaded_image(image: "ImageFile.ImageFile") -> "Image.Image":
+    """Read the pixels of an image as they lie, in its own mode, which has 8 bits per channel."""
     file = os.fsdecode(image.filename)
     if image.mode not in _EIGHT_BIT_MODES:
         raise Mistake(f"{file} must have 8 bits per channel, got mode {image.mode!r}; convert it")
-    return _loaded(image).convert(mode)
+    return _loaded(image)
 
 
 def _loaded(image: "ImageFile.ImageFile") -> "Image.Image":
@@ -121,8 +126,9 @@ def _scans(image: "ImageFile.ImageFile") -> int:
     """The number of scans of a JPEG."""
     if image.format not in ("JPEG", "MPO") or image.fp is None:
         return 0
+    size = image.fp.seek(0, os.SEEK_END)
     image.fp.seek(0)  # Pillow itself seeks to the pixels
-    return image.fp.read(_LARGEST_FILE).count(b"\xff\xda")
+    return image.fp.read(min(size, _LARGEST_FILE)).count(b"\xff\xda")
 
 
 def traits(file: Path) -> Traits:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from macer.data.data_set import DataSet, Layout
+from macer.data.file_check import undamaged
 from macer.data.formats import read_cifar10_binary, read_cifar10_python, read_idx
 from macer.data.image_files import SIDE, read_image_files
 from macer.data.photograph import Size
@@ -156,7 +157,13 @@ DATASETS: dict[str, DataSet] = {
 def _data_set(name: str, rules: Rules = Rules()) -> DataSet:  # noqa: B008  immutable
     plain = _plain(name)
     if plain != FOLDER:
-        return DATASETS[sized(name, None)]
+        data_set = DATASETS[sized(name, None)]
+        if not (rules.skip_damaged and data_set.any_size):
+            return data_set
+        [layout] = data_set.layouts
+        reader = layout.reader
+        whole = layout._replace(reader=lambda paths: undamaged(reader(paths)))
+        return replace(data_set, layouts=(whole,))
     [layout] = DATASETS[plain].layouts
     reader = partial(read_photographs, size=size_of(name), rules=rules)
     return replace(DATASETS[plain], name=name, layouts=(layout._replace(reader=reader),))

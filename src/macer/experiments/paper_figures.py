@@ -56,7 +56,9 @@ Panel = tuple[str, "Callable[[Axes], None]"]  # its title, and what draws it
 def _soft_panels(item: Item, entries: Sequence[Reproduction]) -> list[Panel]:
     """A panel for each model that has soft certificates; the user's own come first."""
     own = [(entry.row.name, entry.log, entry.soft) for entry in entries if entry.soft]
-    shipped = [(one.about, one.log, one.soft) for each in entries for one in each.stands if one.soft]
+    shipped = [
+        (one.about, one.log, one.soft) for each in entries for one in each.stands if one.soft
+    ]
     panels: list[Panel] = [
         (title, partial(_draw_soft, log=log, soft=soft))
         for title, log, soft in own or shipped

@@ -1,7 +1,7 @@
 """Certificates that come with macer and stand beside rows of the paper, and why others have none.
 
-`results/paper.toml` says which log stands beside which row. It lies in a clone's `results/`, which a
-wheel has as `assets/results`.
+`results/paper.toml` says which log stands beside which row. It lies in a clone's `results/`, which
+a wheel has as `assets/results`.
 """
 
 import tomllib
@@ -138,7 +138,7 @@ _read = cache(read_log)  # Tables 1, 3 and 8 and the ablations share logs
 
 
 def _shown(log: CertificateLog, images: Selection, papers: bool) -> CertificateLog | None:
-    """The images asked for, None without any; for the paper's all, if the log lacks some of them."""
+    """The images asked for, None without any; of a log that lacks some of the paper's, all."""
     held = int(images.holds(log.idx).sum())
     stop = max(log.idx) + 1 if images.stop is None else images.stop
     if papers and held < len(range(images.start, stop, images.skip)):

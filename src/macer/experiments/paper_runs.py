@@ -54,9 +54,7 @@ def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Repro
 
 def _with_stands(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
     papers, chosen = images is papers_images, images(one.row.train_recipe().dataset)
-    return replace(
-        one, stands=stands(item, one.row, chosen, papers=papers), why=why_not(one.row)
-    )
+    return replace(one, stands=stands(item, one.row, chosen, papers=papers), why=why_not(one.row))
 
 
 def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:

@@ -277,8 +277,8 @@ def todo(item: Item, entries: Sequence[Reproduction], only: str | None) -> list[
     models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
     command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
     return [
-        f"{models} no certificates of a run here: `{command} --train` makes them, --commands lists what to "
-        f"run, and {TABLE} of your own may lie in the folder of a run."
+        f"{models} no certificates of a run here: `{command} --train` makes them, --commands lists "
+        f"what to run, and {TABLE} of your own may lie in the folder of a run."
     ]
 
 

@@ -12,6 +12,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def rate_text(rate: float) -> str:
+    """A rate in whole numbers; below ten in two digits, so that a slow one is not 0."""
+    return f"{rate:{',.0f' if rate >= 10 else '.2g'}}"
+
+
 def duration(seconds: float) -> str:
     """A time in the two largest units that it has, such as 12 min 30 s; below ten, in tenths."""
     if 0 < seconds < 9.95:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from macer.data.file_check import refuse_damaged
 from macer.data.fingerprint import channel_statistics
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
@@ -17,7 +18,7 @@ from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run
 from macer.smoothing.streams import Purpose, stream
-from macer.system.processes import SINGLE, Ranks
+from macer.system.processes import SINGLE, Ranks, is_first
 from macer.training.arguments import (
     check_memory,
 )
@@ -114,6 +115,8 @@ def check_images(split: Split, recipe: TrainRecipe) -> None:
         for name in ("crop", "drop_epoch", "pseudo"):
             if value := getattr(recipe, name):
                 raise Mistake(f"{name} must be left out with {recipe.dataset}, got {value}")
+        if split.account is None and is_first():  # else they have been looked at
+            refuse_damaged(split.images)
     elif recipe.resized_crop:
         raise Mistake(
             f"resized_crop must be 0 with {recipe.dataset}, got {recipe.resized_crop}; use crop"

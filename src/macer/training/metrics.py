@@ -9,6 +9,7 @@ from typing import Any
 from macer.errors import Mistake
 from macer.runs.run import Metrics
 from macer.system.progress import note
+from macer.system.text import rate_text
 
 
 @contextmanager
@@ -45,4 +46,4 @@ def _print(metrics: Metrics) -> None:
     if "validation_accuracy" in metrics:
         parts.append(f"held-out accuracy {metrics['validation_accuracy']:.3f}")
         parts.append(f"radius {metrics['validation_radius']:.3f}")
-    note(", ".join([*parts, f"{metrics['samples_per_second']:,.0f} samples/s"]))
+    note(", ".join([*parts, f"{rate_text(metrics['samples_per_second'])} samples/s"]))

@@ -16,6 +16,7 @@ from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics
 from macer.system.rates import matrix_rate, operations, steady_rate, wait_for
+from macer.system.text import rate_text
 from macer.training.step import Trainer
 
 # The cost of a pass in forward passes. The gradients of a layer's inputs take as many operations
@@ -135,7 +136,7 @@ def trained_line(name: str, speed: dict[str, float]) -> str:
         return f"trained {name}"
     seconds = speed["seconds"]
     line = f"trained {name} in {seconds:{',.0f' if seconds >= 10 else '.1f'}} s"
-    line += f": {speed['samples_per_second']:,.0f} samples/s"
+    line += f": {rate_text(speed['samples_per_second'])} samples/s"
     if "matrix_share" in speed:
         line += f", {speed['matrix_share']:.1%} of the {speed['matrix_rate'] / 1e12:.0f} TFLOP/s"
         line += " of a bf16 matrix product"
