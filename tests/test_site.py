@@ -53,6 +53,7 @@ from macer.smoothing.exact_noise import BITS, levels
 from macer.smoothing.tally import Tally
 
 SITE = Path(os.environ.get("MACER_SITE", "")).resolve()
+ROOT = Path(__file__).parents[1]
 SIGMA = 0.5
 WIDE = LOOKS["1280 light"]
 GROUND = "getComputedStyle(document.body).backgroundColor"
@@ -215,6 +216,55 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
         assert ground == page.evaluate(GROUND)
         assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
         assert radius(frame) == stopped
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_counts_of_a_doubtful_digit_give_its_radius_at_every_moment(
+    browser: Any, site: str
+) -> None:
+    """Its votes are divided, so that the look with the largest radius may be an earlier one."""
+    with alone(browser, site) as page:
+        page.set_input_files("#file", ROOT / "docs/pictures/nine.png")
+        wait_for_radius(page, 0)
+        seen = []
+        while not seen or seen[-1]["samples"] < 2_400:
+            certificate, text, _ = shown_certificate(page)
+            counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
+            assert concluded(*counts).radius == certificate["radius"]
+            assert rounded_down(certificate["radius"], 4) == text
+            seen.append(certificate)
+            page.wait_for_timeout(100)
+        assert any(max(one["estimation"]) < one["drawn"] for one in seen)
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_browser_finds_every_radius_in_its_table(browser: Any, site: str) -> None:
+    random = np.random.default_rng(0)
+    asked, expected = [], []
+    for look in (0, 1, 12, -1):
+        n = look_sizes()[look]
+        least, radii = radii_of_look(n, SIGMA)
+        counts = [0, n // 2, least - 1, least, *random.integers(least, n + 1, 20).tolist(), n]
+        asked += [(look % len(look_sizes()), count) for count in counts]
+        expected += [radii[count - least] if count >= least else 0.0 for count in counts]
+    with alone(browser, site) as page:
+        found = page.evaluate(
+            """async (asked) => {
+                const { Radii, roundedDown } = await import("./radii.js");
+                const { looks } = await (await fetch("settings.json")).json();
+                const radii = new Radii(looks, await (await fetch("radii.bin")).arrayBuffer());
+                return asked.map(([look, count]) => {
+                    const radius = radii.of(look, count);
+                    return [radius, roundedDown(radius)];
+                });
+            }""",
+            asked,
+        )
+    assert [radius for radius, _ in found] == expected
+    texts = [rounded_down(radius, 4) if radius else "0.0000" for radius in expected]
+    assert [text for _, text in found] == texts
 
 
 @needs_chromium
