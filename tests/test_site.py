@@ -206,6 +206,7 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
             assert python.selected == certificate["selected"]
             assert sum(counts[0]) == 100 and sum(counts[1]) == counts[2]
         frame.wait_for_selector("#copies canvas:nth-child(4)")
+        assert "holds with probability 0.999" in frame.inner_text("#count")
         frame.click("#stop")
         stopped = radius(frame)
         assert stopped >= 1.0 > 0 and frame.is_enabled("#certify")
@@ -386,6 +387,8 @@ def test_an_abstention_is_shown_as_one(browser: Any, site: str, tmp_path: Path) 
         counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
         assert concluded(*counts).label == ABSTAIN
         assert page.inner_text("#problem").startswith("The votes of 400 copies are too divided")
+        assert "400 samples" in page.inner_text("#count")
+        assert "holds" not in page.inner_text("#count")
 
 
 @needs_chromium
