@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,7 @@ from macer.smoothing.exact_noise import BITS, levels
 from macer.smoothing.tally import Tally
 
 SITE = Path(os.environ.get("MACER_SITE", "")).resolve()
+ROOT = Path(__file__).parents[1]
 SIGMA = 0.5
 WIDE = LOOKS["1280 light"]
 GROUND = "getComputedStyle(document.body).backgroundColor"
@@ -204,6 +206,7 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
             assert python.selected == certificate["selected"]
             assert sum(counts[0]) == 100 and sum(counts[1]) == counts[2]
         frame.wait_for_selector("#copies canvas:nth-child(4)")
+        assert "holds with probability 0.999" in frame.inner_text("#count")
         frame.click("#stop")
         stopped = radius(frame)
         assert stopped >= 1.0 > 0 and frame.is_enabled("#certify")
@@ -219,12 +222,61 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
 
 @needs_chromium
 @pytest.mark.slow
+def test_the_counts_of_a_doubtful_digit_give_its_radius_at_every_moment(
+    browser: Any, site: str
+) -> None:
+    """Its votes are divided, so that the look with the largest radius may be an earlier one."""
+    with alone(browser, site) as page:
+        page.set_input_files("#file", ROOT / "docs/pictures/nine.png")
+        wait_for_radius(page, 0)
+        seen = []
+        while not seen or seen[-1]["samples"] < 2_400:
+            certificate, text, _ = shown_certificate(page)
+            counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
+            assert concluded(*counts).radius == certificate["radius"]
+            assert rounded_down(certificate["radius"], 4) == text
+            seen.append(certificate)
+            page.wait_for_timeout(100)
+        assert any(max(one["estimation"]) < one["drawn"] for one in seen)
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_browser_finds_every_radius_in_its_table(browser: Any, site: str) -> None:
+    random = np.random.default_rng(0)
+    asked, expected = [], []
+    for look in (0, 1, 12, -1):
+        n = look_sizes()[look]
+        least, radii = radii_of_look(n, SIGMA)
+        counts = [0, n // 2, least - 1, least, *random.integers(least, n + 1, 20).tolist(), n]
+        asked += [(look % len(look_sizes()), count) for count in counts]
+        expected += [radii[count - least] if count >= least else 0.0 for count in counts]
+    with alone(browser, site) as page:
+        found = page.evaluate(
+            """async (asked) => {
+                const { Radii, roundedDown } = await import("./radii.js");
+                const { looks } = await (await fetch("settings.json")).json();
+                const radii = new Radii(looks, await (await fetch("radii.bin")).arrayBuffer());
+                return asked.map(([look, count]) => {
+                    const radius = radii.of(look, count);
+                    return [radius, roundedDown(radius)];
+                });
+            }""",
+            asked,
+        )
+    assert [radius for radius, _ in found] == expected
+    texts = [rounded_down(radius, 4) if radius else "0.0000" for radius in expected]
+    assert [text for _, text in found] == texts
+
+
+@needs_chromium
+@pytest.mark.slow
 def test_the_noise_of_the_browser_is_exact(browser: Any, site: str) -> None:
     """Ranks of given draws, also at, just below and just above every threshold."""
     table = levels(SIGMA)
     edges = table.thresholds[(table.thresholds > 0) & (table.thresholds < 2**BITS - 1)]
     near = np.concatenate([edges - 1, edges, edges + 1]).astype(np.uint64) << np.uint64(2)
-    draws = np.random.default_rng(0).integers(0, 2**64, 20_000, dtype=np.uint64)
+    draws = np.random.default_rng(0).integers(0, 2**64, 5_000, dtype=np.uint64)
     raw = np.concatenate([draws, near, near + np.uint64(3), np.array([0, 2**64 - 1], np.uint64)])
     ranks, undecided = table.ranks(raw)
     expected = ranks.astype(int)
@@ -289,20 +341,21 @@ def test_the_network_in_the_browser_is_the_zoos_and_keeps_its_rows_apart(
 ) -> None:
     """A row has the same logits, bit for bit, whatever the other rows are."""
     x, others = noisy(100), noisy(200)[100:]
-    mixed = torch.where(torch.arange(100)[:, None, None, None] % 2 == 0, x, others)
     with alone(browser, site) as page:
         found = page.evaluate(
-            """async (batches) => {
+            """async (texts) => {
                 const { Votes } = await import("./votes.js");
+                const [x, others] = texts.map((text) => new Float32Array(
+                    Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
+                const mixed = x.map((value, i) => Math.floor(i / 784) % 2 ? others[i] : value);
                 const votes = new Votes();
                 const answers = [];
-                for (const one of batches) {
-                    const { logits } = await votes.ask({ batch: Float32Array.from(one) });
-                    answers.push(Array.from(logits));
+                for (const batch of [x, others, mixed, x]) {
+                    answers.push(Array.from((await votes.ask({ batch })).logits));
                 }
                 return answers;
             }""",
-            [batch.flatten().tolist() for batch in (x, others, mixed, x)],
+            [b64encode(batch.numpy().tobytes()).decode() for batch in (x, others)],
         )
     a, b, both, again = (np.array(logits, np.float32).reshape(100, 10) for logits in found)
     assert np.array_equal(a, again)
@@ -334,6 +387,8 @@ def test_an_abstention_is_shown_as_one(browser: Any, site: str, tmp_path: Path) 
         counts = [certificate[key] for key in ("selection", "estimation", "drawn")]
         assert concluded(*counts).label == ABSTAIN
         assert page.inner_text("#problem").startswith("The votes of 400 copies are too divided")
+        assert "400 samples" in page.inner_text("#count")
+        assert "holds" not in page.inner_text("#count")
 
 
 @needs_chromium

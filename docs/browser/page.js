@@ -80,7 +80,7 @@ async function* certificates(image, goesOn) {
     if (!more) return;
     const radius = radii.of(look, estimation[selected]);
     if (radius >= best.radius) best = { radius, drawn: n, selection, selected, estimation: [...estimation] };
-    yield best;
+    yield { ...best, samples };
   }
 }
 

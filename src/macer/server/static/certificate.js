@@ -48,7 +48,8 @@ export function showCertificate(label, radius, last) {
   tell($("radius"), radius, last);
 }
 
+// After the certificate: where there is none, nothing holds.
 export function showCount(samples, seconds, alpha) {
-  $("count").textContent =
-    `${samples.toLocaleString("en")} samples in ${seconds.toFixed(1)} s; holds with probability ${1 - alpha}`;
+  const holds = Number($("radius").textContent) > 0 ? `; holds with probability ${1 - alpha}` : "";
+  $("count").textContent = `${samples.toLocaleString("en")} samples in ${seconds.toFixed(1)} s${holds}`;
 }
