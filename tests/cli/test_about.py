@@ -61,9 +61,23 @@ def test_a_terminal_shows_names_whole_too(
         assert main([command]) == 0
         text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
         assert "…" not in text
-        table = [line for line in text.splitlines() if line.startswith(" ")]  # notes do not
-        assert max(map(len, table)) <= int(columns)
+        assert max(map(len, text.splitlines())) <= int(columns)
         assert set(names) <= {line.split()[0] for line in text.splitlines() if line.strip()}
+
+
+def test_a_terminal_breaks_notes_between_words_and_a_pipe_does_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["recipes", "record/"]) == 0
+    piped = [line for line in capsys.readouterr().out.splitlines() if line[:1] not in ("", " ")]
+    assert max(map(len, piped)) > 80
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["recipes", "record/"]) == 0
+    out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    shown = [line for line in out.splitlines() if line[:1] not in ("", " ")]
+    assert max(map(len, shown)) <= 80
+    assert " ".join(shown) == " ".join(piped)
 
 
 def test_data_sets_are_listed_with_place_source_and_licence(

@@ -1,7 +1,9 @@
 """One photograph: what its pixels are once it is turned, converted and fitted."""
 
+import contextlib
 import io
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from data_files import refused
 from PIL import Image, ImageFile
 
 from macer.data.photograph import read_image, read_photograph, traits
+from macer.errors import Mistake
 
 
 def picture(size=(40, 24), mode="RGB", seed=0):
@@ -229,3 +232,30 @@ def test_a_truncated_file_is_refused_by_name(tmp_path):
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
         with refused(f"{file} must be a "):
             read_image(file, channels=3)
+
+
+def palette_png(palette=None, transparency=None):
+    """A PNG of 4×4 pixels by a palette, whose chunks are all well formed."""
+
+    def chunk(kind, data):
+        size, check = len(data).to_bytes(4, "big"), zlib.crc32(kind + data).to_bytes(4, "big")
+        return size + kind + data + check
+
+    head = (4).to_bytes(4, "big") * 2 + bytes([8, 3, 0, 0, 0])
+    more = [(b"PLTE", palette), (b"tRNS", transparency)]
+    parts = [(b"IHDR", head), *more, (b"IDAT", zlib.compress(bytes(20))), (b"IEND", b"")]
+    chunks = b"".join(chunk(kind, data) for kind, data in parts if data is not None)
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "content", [palette_png(), palette_png(bytes(6), bytes(300))], ids=["missing", "short"]
+)
+def test_a_palette_that_is_missing_or_too_short_is_refused_by_name(tmp_path, channels, content):
+    file = tmp_path / "a.png"
+    file.write_bytes(content)
+    with refused(f"{file} must be a whole PNG, JPEG, WebP, BMP or TIFF image: "):
+        read_image(file, channels=channels)
+    with contextlib.suppress(Mistake):
+        traits(file)

@@ -213,7 +213,6 @@ def test_the_list_tells_what_each_model_is(digits, capsys):
         "data set": "mnist-sample",
         "σ": "0.5",
         "parameters": "698",  # 4·9 + 4, 2·4, 64·10 + 10
-        "bytes": f"{digits.stat().st_size:,}",
         **dict.fromkeys(("ACR", "images", "n", "α"), ""),
     }
     assert main(["zoo"]) == 0
@@ -227,14 +226,14 @@ def test_the_list_has_the_acr_of_the_certificates_that_came_with_a_model(digits)
     records = read_journal(zoo.FOLDER / "digits-0.50/certificates.journal").records.values()
     acr = sum(r.certificate.radius * (r.certificate.label == r.label) for r in records) / 3
     assert acr > 0.1
-    assert row[6].startswith(f"{acr:.3f} ± ")
-    assert row[7:] == ("0…2 (3)", "100", "0.001")
+    assert row[5].startswith(f"{acr:.3f} ± ")
+    assert row[6:] == ("0…2 (3)", "100", "0.001")
 
 
 def test_certificates_of_one_radius_have_no_acr(digits):
     certified("--radius", "0.1", "--out", str(zoo.FOLDER / "digits-0.50"))
     [row] = rows()
-    assert row[6:] == ("", "", "", "")
+    assert row[5:] == ("", "", "", "")
 
 
 def test_an_empty_zoo_says_so(capsys):

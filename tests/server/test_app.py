@@ -209,6 +209,18 @@ def test_the_description_names_every_address(client: TestClient) -> None:
     assert parameters == {"model", "deadline", "alpha", "radius", "n"}
 
 
+def test_the_description_names_the_statuses_that_come(client: TestClient) -> None:
+    """And what stands in the body of a refusal."""
+    paths = client.get("/openapi.json").json()["paths"]
+    for path, status in (("/examples/12345.png", 404), ("/examples/x.png", 422)):
+        assert client.get(path).status_code == status
+        described = paths["/examples/{number}.png"]["get"]["responses"][str(status)]
+        schema = described["content"]["application/json"]["schema"]["$ref"]
+        assert schema.endswith("/ErrorAnswer")
+    assert "image/png" in paths["/examples/{number}.png"]["get"]["responses"]["200"]["content"]
+    assert "401" in paths["/metrics"]["get"]["responses"]
+
+
 def test_metrics_count_requests_errors_and_samples(client: TestClient) -> None:
     client.post("/predict?n=400&deadline=30", content=png(IMAGES[0]))
     client.post("/predict", content=b"text")

@@ -63,15 +63,18 @@ def test_bodies_of_noise_are_each_refused_in_one_line(client: TestClient) -> Non
 # refusal
 
 
-def huge_png(side: int) -> bytes:
-    """A few kilobytes that say they are side × side pixels."""
+def huge_png(
+    side: int, form: bytes = b"\x08\x00", more: tuple[bytes, bytes] | None = None
+) -> bytes:
+    """A few kilobytes that say they are side × side pixels; grey of 8 bits, or of another form."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         size, check = len(data).to_bytes(4, "big"), zlib.crc32(kind + data).to_bytes(4, "big")
         return size + kind + data + check
 
     size = side.to_bytes(4, "big")
-    head = chunk(b"IHDR", size + size + b"\x08\x00\x00\x00\x00")
+    head = chunk(b"IHDR", size + size + form + b"\x00\x00\x00")
+    head += chunk(*more) if more else b""
     return (
         b"\x89PNG\r\n\x1a\n"
         + head
@@ -90,6 +93,8 @@ def huge_png(side: int) -> bytes:
         (huge_png(5000), 413, "pixels"),
         (huge_png(100_000), 413, "pixels"),
         (huge_png(300), 422, "image"),
+        (huge_png(8, b"\x08\x03"), 422, "image"),  # a palette that is missing
+        (huge_png(8, b"\x08\x03", (b"tRNS", bytes(300))), 422, "image"),
         (b"\x89PNG\r\n\x1a\n" + bytes(5 << 20), 413, "body"),
         (png(np.zeros((1, 28, 28), np.uint8)), 422, "image"),
     ],

@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from os import PathLike
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
@@ -44,8 +45,15 @@ def silenced(silent: bool = True) -> Iterator[None]:
 
 
 def print_line(*fields: str) -> None:
-    """Print one line on standard output: its fields without control characters, between tabs."""
-    print_text("\t".join(map(one_line, fields)) + "\n")
+    """Print one line on standard output: its fields without control characters, between tabs.
+
+    A terminal narrower than a line of one field shows it broken between words.
+    """
+    lines = ["\t".join(map(one_line, fields))]
+    console = _console()
+    if console.is_terminal and len(fields) == 1:
+        lines = wrap(lines[0], console.width, break_long_words=False, break_on_hyphens=False)
+    print_text("\n".join(lines) + "\n")
 
 
 def print_text(text: str) -> None:

@@ -20,6 +20,7 @@ from macer.data.photograph import (
     THREADS,
     loaded_image,
     opened_image,
+    refusing_damage,
     whole_image,
 )
 from macer.data.split import Split
@@ -126,7 +127,8 @@ def part_of(image: "ImageFile.ImageFile", box: Box) -> "Image.Image":
         scale = round(width / pixels.width)
         part, inside = pixels, (left / scale, top / scale, right / scale, bottom / scale)
     if part.mode != "RGB":
-        part = part.convert("RGB")
+        with refusing_damage(os.fsdecode(image.filename)):
+            part = part.convert("RGB")
     return part.resize((SIDE, SIDE), Image.Resampling.BILINEAR, inside)
 
 

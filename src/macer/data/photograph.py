@@ -97,9 +97,21 @@ def _reason(error: Exception) -> str:
     return str(error).partition(" <_io.")[0]
 
 
+@contextmanager
+def refusing_damage(file: str) -> Iterator[None]:
+    """Refuse a file whose pixels or palette are damaged; Pillow then raises anything."""
+    try:
+        yield
+    except Exception as error:
+        reason = _reason(error) or "its colours cannot be read"
+        raise Mistake(f"{file} must be a whole {_AN_IMAGE}: {reason}") from error
+
+
 def whole_image(image: "ImageFile.ImageFile", mode: str) -> "Image.Image":
     """Read the pixels of an image as they lie, in mode 'L' or 'RGB'."""
-    return loaded_image(image).convert(mode)
+    loaded = loaded_image(image)
+    with refusing_damage(os.fsdecode(image.filename)):
+        return loaded.convert(mode)
 
 
 def loaded_image(image: "ImageFile.ImageFile") -> "Image.Image":
@@ -115,10 +127,8 @@ def _loaded(image: "ImageFile.ImageFile") -> "Image.Image":
     file = os.fsdecode(image.filename)
     if (scans := _scans(image)) > _MAX_SCANS:
         raise Mistake(f"{file} must have at most {_MAX_SCANS} scans, got {scans:,}; save it again")
-    try:
+    with refusing_damage(file):
         image.load()
-    except Exception as error:  # damaged pixels can raise anything
-        raise Mistake(f"{file} must be a whole {_AN_IMAGE}: {_reason(error)}") from error
     return image
 
 
@@ -139,12 +149,14 @@ def traits(file: Path) -> Traits:
         turn = _orientation(image) if known else 1
         deep = _is_deep(image)
         grey = image.mode == "L" or image.mode.startswith("I;16")
+        with refusing_damage(str(file)):
+            transparent = image.has_transparency_data
         width, height = image.size
         if turn in _ON_ITS_SIDE and image.format != "TIFF":  # Pillow itself turns a TIFF's size
             width, height = height, width
         what = {
             "16-bit made 8-bit": deep,
-            "transparent laid over white": not deep and image.has_transparency_data,
+            "transparent laid over white": not deep and transparent,
             "palette made RGB": image.mode in ("P", "PA"),
             f"{image.mode} made RGB": image.mode in ("1", "LA", "CMYK", "YCbCr"),
         }
@@ -243,11 +255,12 @@ def _converted(image: "Image.Image", mode: str, file: str) -> "Image.Image":
         raise Mistake(
             f"{file} must have 8 or 16 bits per channel, got mode {image.mode!r}; convert it"
         )
-    if image.has_transparency_data:
-        ground = Image.new("RGBA", image.size, "white")
-        ground.alpha_composite(image.convert("RGBA"))
-        image = ground
-    return image.convert(mode)
+    with refusing_damage(file):  # a palette may be missing, or shorter than it says
+        if image.has_transparency_data:
+            ground = Image.new("RGBA", image.size, "white")
+            ground.alpha_composite(image.convert("RGBA"))
+            image = ground
+        return image.convert(mode)
 
 
 def _fitted(image: "Image.Image", size: Size, file: str) -> "Image.Image":

@@ -13,7 +13,7 @@ from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import PREFIX, shipped_certificates, zoo_names
 from macer.system.files import sha256_of_file
 
-HEADER = ("name", "network", "data set", "σ", "parameters", "bytes", "ACR", "images", "n", "α")
+HEADER = ("name", "network", "data set", "σ", "parameters", "ACR", "images", "n", "α")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class ZooModel:
 
     def cells(self) -> tuple[str, ...]:
         """The cells of HEADER; ACR, images, n and α are empty where there are no scores."""
-        sizes = (f"{self.parameters:,}", f"{self.bytes:,}")
-        about = (self.name, self.network, self.dataset, setting(self.sigma), *sizes)
+        size = f"{self.parameters:,}"
+        about = (self.name, self.network, self.dataset, setting(self.sigma), size)
         if self.scores is None:
             return (*about, "", "", "", "")
         row = self.scores

@@ -68,6 +68,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": why}
     for status, why in {
         401: "no key",
+        404: "nothing at this address",
         408: "a body that came too slowly",
         413: "too many bytes or pixels",
         415: "neither PNG nor JPEG",
@@ -116,8 +117,12 @@ class Service:
         app.post("/attack", response_model=Attacked, **more)(self.attack)
         app.get("/models")(self.list_models)
         app.get("/health")(self.health)
-        app.get("/metrics", response_class=PlainTextResponse)(self.count)
-        app.get("/examples/{number}.png", response_class=Response)(self.example)
+        key = {401: _ERRORS[401]}
+        app.get("/metrics", response_class=PlainTextResponse, responses=key)(self.count)
+        number = {404: _ERRORS[404], 422: _ERRORS[422]}
+        png = {200: {"description": "an image", "content": {"image/png": {}}}}
+        example = app.get("/examples/{number}.png", response_class=Response, responses=png | number)
+        example(self.example)
 
     def _add_errors(self, app: FastAPI) -> None:
         async def refused(_: Request, error: Exception) -> Response:

@@ -207,6 +207,6 @@ def _cancel_first_sign() -> None:
 
 
 def note(text: str) -> None:
-    """Print a plain line beside the progress, made safe by `one_line`."""
+    """Print a plain line beside the progress, made safe by `one_line`; a terminal breaks it."""
     _cancel_first_sign()
-    console.print(Text(one_line(text)), soft_wrap=True)
+    console.print(Text(one_line(text)), soft_wrap=not console.is_terminal)
