@@ -117,12 +117,14 @@ class Service:
         app.post("/attack", response_model=Attacked, **more)(self.attack)
         app.get("/models")(self.list_models)
         app.get("/health")(self.health)
-        key = {401: _ERRORS[401]}
+        key: dict[int | str, dict[str, Any]] = {401: _ERRORS[401]}
         app.get("/metrics", response_class=PlainTextResponse, responses=key)(self.count)
-        number = {404: _ERRORS[404], 422: _ERRORS[422]}
-        png = {200: {"description": "an image", "content": {"image/png": {}}}}
-        example = app.get("/examples/{number}.png", response_class=Response, responses=png | number)
-        example(self.example)
+        png: dict[int | str, dict[str, Any]] = {
+            200: {"description": "an image", "content": {"image/png": {}}},
+            404: _ERRORS[404],
+            422: _ERRORS[422],
+        }
+        app.get("/examples/{number}.png", response_class=Response, responses=png)(self.example)
 
     def _add_errors(self, app: FastAPI) -> None:
         async def refused(_: Request, error: Exception) -> Response:
