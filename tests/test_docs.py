@@ -1,6 +1,8 @@
 """The documentation: its parts are made, its Python runs, its pictures are as they are drawn."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any

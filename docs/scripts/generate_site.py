@@ -29,7 +29,6 @@ HEADS = {
     "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
-SCRIPTS = {".py", ".pyc"}
 LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".yml": "yaml", ".json": "json"}
 
 PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -103,7 +102,8 @@ def generate(folder: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, "utf-8")
     for file in (ROOT / "docs").rglob("*"):
-        if file.is_file() and file.suffix not in SCRIPTS | {".md"}:
+        own = file.is_relative_to(ROOT / "docs/scripts")  # this script and others like it
+        if file.is_file() and not own and file.suffix not in {".md", ".pyc"}:
             copy = folder / file.relative_to(ROOT / "docs")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
