@@ -1,6 +1,8 @@
 """The documentation: its parts are made, its Python runs, its pictures are as they are drawn."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,25 @@ def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert Path("runs/mine/model.safetensors").exists()
     assert Path("runs/other/model.safetensors").exists()
     assert len(names["certificates"]) == 4
+
+
+def test_the_script_of_the_signs_sets_whole_tracks_apart(tmp_path: Path):
+    source, out = tmp_path / "gtsrb", tmp_path / "data"
+    frames = [f"train/14/{track:05d}_{frame:05d}.png" for track in range(21) for frame in range(2)]
+    for name in (*frames, "test/14/00007.png"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(name.encode())
+    script = ROOT / "docs/guide/traffic_signs.py"
+    subprocess.run([sys.executable, script, source, out], check=True)
+    tracks = {
+        part: {file.name.split("_")[0] for file in (out / part / "stop").iterdir()}
+        for part in ("signs/train", "tracks/train", "tracks/test")
+    }
+    assert tracks["tracks/test"] == {"00000", "00010", "00020"}
+    assert len(tracks["signs/train"]) == 18
+    assert tracks["signs/train"] == tracks["tracks/train"]
+    assert not tracks["signs/train"] & tracks["tracks/test"]
+    assert (out / "signs/test/stop/00007.png").read_bytes() == b"test/14/00007.png"
 
 
 def test_the_prediction_of_the_readme_is_what_the_command_prints(

@@ -107,8 +107,9 @@ def test_commands_are_found():
 @pytest.mark.parametrize("command", dict.fromkeys([*commands(), *steps()]))
 def test_every_command_parses(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    [recipe] = blocks(ROOT / "docs/guide/review.md", "toml")
-    Path("parts.toml").write_text(recipe, "utf-8")
+    for file, page in (("parts.toml", "review.md"), ("signs.toml", "traffic-signs.md")):
+        [recipe] = blocks(ROOT / "docs/guide" / page, "toml")
+        Path(file).write_text(recipe, "utf-8")
     words = shlex.split(command.split("macer ", 1)[1])
     app = command_line(train_command(words[1:]) if words[0] == "train" else None)
     app.parse_args(words, exit_on_error=False, print_error=False)

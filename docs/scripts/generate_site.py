@@ -32,8 +32,8 @@ HEADS = {
     "results/paper.md": "---\nhide: [toc]\n---\n\n",
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
-BROWSER = ROOT / "docs/browser"  # written by browser_files.py
-SCRIPTS = {".py", ".pyc"}
+# Folders that are not copied: scripts such as this one, and what browser_files.py writes.
+NOT_COPIED = (ROOT / "docs/scripts", ROOT / "docs/browser")
 LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".yml": "yaml", ".json": "json"}
 
 PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -78,7 +78,7 @@ class Site:
         """Where a file is in the site; a page is made for one that has none."""
         if target in self.places:
             return self.places[target]
-        if target.is_relative_to(ROOT / "docs") and target.suffix not in SCRIPTS:
+        if target.is_relative_to(ROOT / "docs") and is_copied(target):
             return target.relative_to(ROOT / "docs").as_posix()
         if target.exists():
             name = target.relative_to(ROOT).as_posix()
@@ -97,6 +97,11 @@ def shown(file: Path) -> str:
     return f"{title}````{language}\n{file.read_text('utf-8')}\n````\n"
 
 
+def is_copied(file: Path) -> bool:
+    """Whether a file of docs/ is in the site as it is."""
+    return not any(map(file.is_relative_to, NOT_COPIED))
+
+
 def generate(folder: Path) -> None:
     """Write every page and picture of the site into a folder that is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -107,7 +112,7 @@ def generate(folder: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, "utf-8")
     for file in (ROOT / "docs").rglob("*"):
-        if file.is_file() and file.suffix not in SCRIPTS | {".md"} and file.parent != BROWSER:
+        if file.is_file() and is_copied(file) and file.suffix not in {".md", ".pyc"}:
             copy = folder / file.relative_to(ROOT / "docs")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)

@@ -9,7 +9,7 @@ INTS = 7  # AttributeProto.AttributeType
 IR_VERSION, OPSET = 8, 17
 
 
-def onnx_of(network: nn.Sequential, shape: Sequence[int]) -> bytes:
+def onnx_of(network: nn.Sequential, shape: Sequence[int], rows: int | None = None) -> bytes:
     """A model with the input x (rows, *shape): the layers of a network, one after the other.
 
     The numbers are those of the fields of onnx.proto.
@@ -17,17 +17,18 @@ def onnx_of(network: nn.Sequential, shape: Sequence[int]) -> bytes:
     Args:
         network: of linear layers, convolutions and max-pooling without padding, flattening and
             ReLUs.
+        rows: how many the model takes at once; any number if None.
     """
     nodes, weights, last = b"", b"", "x"
     for place, layer in enumerate(network):
         more, tensors = _layer(layer, place, last)
-        nodes += b"".join(_field(1, node) for node in more)
-        weights += b"".join(_field(5, _tensor(name, values)) for name, values in tensors.items())
+        nodes += b"".join(field(1, node) for node in more)
+        weights += b"".join(field(5, _tensor(name, values)) for name, values in tensors.items())
         last = f"y{place}"
     classes = network[-1].out_features
-    graph = nodes + _field(2, b"network") + weights
-    graph += _field(11, _value("x", shape)) + _field(12, _value(last, [classes]))
-    return _number(1, IR_VERSION) + _field(8, _number(2, OPSET)) + _field(7, graph)
+    graph = nodes + field(2, b"network") + weights
+    graph += field(11, _value("x", shape, rows)) + field(12, _value(last, [classes], rows))
+    return number(1, IR_VERSION) + field(8, number(2, OPSET)) + field(7, graph)
 
 
 def _layer(layer: nn.Module, place: int, last: str) -> tuple[list[bytes], dict[str, Tensor]]:
@@ -53,32 +54,35 @@ def _layer(layer: nn.Module, place: int, last: str) -> tuple[list[bytes], dict[s
 def _node(
     kind: str, inputs: Sequence[str], output: str, sizes: dict[str, list[int]] | None = None
 ) -> bytes:
-    read = b"".join(_field(1, name.encode()) for name in inputs)
-    node = read + _field(2, output.encode()) + _field(4, kind.encode())
+    read = b"".join(field(1, name.encode()) for name in inputs)
+    node = read + field(2, output.encode()) + field(4, kind.encode())
     for name, values in (sizes or {}).items():
-        listed = b"".join(_number(8, value) for value in values)
-        node += _field(5, _field(1, name.encode()) + listed + _number(20, INTS))
+        listed = b"".join(number(8, value) for value in values)
+        node += field(5, field(1, name.encode()) + listed + number(20, INTS))
     return node
 
 
 def _tensor(name: str, values: Tensor) -> bytes:
     array = values.detach().contiguous().numpy().astype("<f4")
-    shape = b"".join(_number(1, size) for size in array.shape)
-    return shape + _number(2, FLOAT) + _field(8, name.encode()) + _field(9, array.tobytes())
+    shape = b"".join(number(1, size) for size in array.shape)
+    return shape + number(2, FLOAT) + field(8, name.encode()) + field(9, array.tobytes())
 
 
-def _value(name: str, sizes: Sequence[int]) -> bytes:
-    """A tensor (rows, *sizes), of any number of rows."""
-    shape = _field(1, _field(2, b"rows")) + b"".join(_field(1, _number(1, size)) for size in sizes)
-    return _field(1, name.encode()) + _field(2, _field(1, _number(1, FLOAT) + _field(2, shape)))
+def _value(name: str, sizes: Sequence[int], rows: int | None) -> bytes:
+    """A tensor (rows, *sizes), of any number of rows if None."""
+    first = field(2, b"rows") if rows is None else number(1, rows)
+    shape = field(1, first) + b"".join(field(1, number(1, size)) for size in sizes)
+    return field(1, name.encode()) + field(2, field(1, number(1, FLOAT) + field(2, shape)))
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+def field(place: int, content: bytes) -> bytes:
+    """A field of protobuf with bytes, a text or a message."""
+    return _varint(place << 3 | 2) + _varint(len(content)) + content
 
 
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
+def number(place: int, value: int) -> bytes:
+    """A field of protobuf with a whole number."""
+    return _varint(place << 3) + _varint(value)
 
 
 def _varint(value: int) -> bytes:

@@ -26,6 +26,17 @@ def write_model(folder: Path, card: object) -> None:
     save_file({"a": np.zeros(1)}, folder / MODEL, {"macer": json.dumps(card)})
 
 
+def test_names_are_those_of_the_list_of_files_where_no_model_lies_beside(tmp_path: Path) -> None:
+    contents = journal(tmp_path, "folder")
+    rows = ["idx\tclass\tfile", "0\tcat\ttest/cat/a.png", "1\temu\ttest/emu/b.png"]
+    (tmp_path / "files-test.tsv").write_text("\n".join(rows))
+    assert class_names(tmp_path, contents) == ()  # the third class has no image
+    (tmp_path / "files-test.tsv").write_text("\n".join([*rows, "2\tdog\ttest/dog/c.png"]))
+    assert class_names(tmp_path, contents) == ("cat", "dog", "emu")
+    write_model(tmp_path, {"classes": ["a", "b", "c"]})
+    assert class_names(tmp_path, contents) == ("a", "b", "c")
+
+
 def test_names_are_those_of_the_model_file_where_the_data_set_has_none(tmp_path: Path) -> None:
     contents = journal(tmp_path, "folder")
     assert class_names(tmp_path, contents) == ()

@@ -1066,6 +1066,30 @@ MUTANTS = {
         "if False:",
         "reporting/test_logs.py",
     ),
+    "a TorchScript program run unasked": Mutant(
+        "models/graph_files.py",
+        "    if TORCHSCRIPT not in code:\n",
+        "    if False:\n",
+        "models/test_graph_files.py",
+    ),
+    "ONNX tensors in other files": Mutant(
+        "models/onnx_files.py",
+        "number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0)",
+        "number == _EXTERNAL_DATA",
+        "models/test_graph_files.py",
+    ),
+    "ONNX operators of any library": Mutant(
+        "models/onnx_files.py",
+        "    if domain not in DOMAINS:\n",
+        "    if False:\n",
+        "models/test_graph_files.py",
+    ),
+    "a graph's file not in its certificate": Mutant(
+        "certification/target.py",
+        "hashlib.sha256(content).hexdigest()",
+        'hashlib.sha256(b"").hexdigest()',
+        "models/test_graph_files.py",
+    ),
     "code that a file names, run": Mutant(
         "system/user_code.py",
         "if names_a_function(name) and module_of(name) not in code:",

@@ -58,3 +58,61 @@ def test_tensorboard_without_its_package_is_refused(tmp_path, monkeypatch):
     with pytest.raises(Mistake, match=message), watching(tmp_path, tensorboard=True):
         pytest.fail("watching")
     assert list(tmp_path.iterdir()) == []
+
+
+class StandIn:
+    """What macer needs of the package wandb: a run that is a context and takes figures."""
+
+    def __init__(self) -> None:
+        self.asked, self.logged, self.ended = {}, [], False
+
+    def init(self, **asked):
+        self.asked = asked
+        return self
+
+    def log(self, figures, *, step):
+        self.logged.append((step, figures))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+
+
+@pytest.mark.parametrize(
+    ("environment", "mode"),
+    [
+        ({}, "offline"),
+        ({"WANDB_API_KEY": "0" * 40}, "online"),
+        ({"WANDB_API_KEY": "0" * 40, "WANDB_MODE": "disabled"}, "disabled"),
+    ],
+)
+def test_wandb_is_given_every_metric_and_goes_online_with_a_key_alone(
+    environment, mode, tmp_path, monkeypatch
+):
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    package = StandIn()
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    with watching(tmp_path / "run", tensorboard=False, wandb=True) as watch:
+        train(tiny_recipe(epochs=2), tiny_split(), CLASSES, tmp_path / "run", watch=watch)
+    assert package.asked["mode"] == mode
+    assert package.asked["dir"] == str(tmp_path / "run")
+    assert package.asked["config"]["epochs"] == 2
+    assert [step for step, _ in package.logged] == [4, 8]
+    assert {"loss", "lr", "lam", "samples_per_second"} <= set(package.logged[0][1])
+    assert package.ended
+
+
+def test_wandb_is_imported_only_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with watching(tmp_path, tensorboard=False) as watch:
+        watch(METRICS)
+    with (
+        pytest.raises(Mistake, match=r"wandb must be installed for --wandb: pip install torch-mac"),
+        watching(tmp_path, tensorboard=False, wandb=True),
+    ):
+        pass

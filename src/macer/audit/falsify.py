@@ -20,7 +20,7 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents
 from macer.certification.record import Record
 from macer.certification.settings import as_images
-from macer.certification.target import PreparedModel, Target
+from macer.certification.target import PreparedModel, Target, is_onnx
 from macer.data.sets import Split
 from macer.errors import Mistake
 from macer.recipes import check_seed
@@ -84,6 +84,11 @@ def falsify(
     search: Search,
 ) -> Iterator[Trial]:
     """Attack each certificate from every start; yield one judged trial per start."""
+    if is_onnx(model.target):
+        raise Mistake(
+            f"the model must have gradients to be attacked, got {model.target.name}, an ONNX "
+            "graph; attack the network that it was exported from"
+        )
     header = contents.header
     soft = bound_named(header.bound).soft
     # The copy that was certified judges; the attack uses the original, which has gradients.

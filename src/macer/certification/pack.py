@@ -1,7 +1,7 @@
 """A network of one's own as a run: to be certified and deployed without naming it again."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,13 @@ from torch import nn
 from macer.certification.target import Target, find_target, is_trained
 from macer.data.sets import Split
 from macer.errors import Mistake
+from macer.models.graph_files import GRAPHS, TORCHSCRIPT, graph_kind
 from macer.models.networks import Normalize
 from macer.runs.model_file import ModelCard, model_bytes
 from macer.runs.run import Run, new_run
 from macer.runs.seals import sealed
-from macer.system.files import write_atomically
+from macer.runs.trained_model import GRAPH
+from macer.system.files import read_file, write_atomically
 from macer.system.user_code import own_modules
 
 
@@ -29,19 +31,20 @@ def pack(
     classes: Sequence[str],
     weights: Path | None = None,
     normalise: str | None = None,
+    code: Collection[str] = (),
 ) -> Run:
-    """Make a run of package.module:function or of a network that macer knows.
+    """Make a run of package.module:function, a network that macer knows, or a file with a network.
 
     Its model file has the weights, and a card with the network's name, the classes and the shape of
     the data set, the normalisation and σ. The manifest has the SHA-256 of that file and of the file
     that the weights came from, and a seal if the code is the user's own. There is no recipe, since
-    nothing is known about the training.
+    nothing is known about the training. A file of ONNX or TorchScript is kept in the model file.
 
     Args:
         dataset: its name, for the card.
         split: of its images, whose shape the network must take.
         classes: the names of its classes.
-        weights: see `find_target`, as `normalise`.
+        weights: see `find_target`, as `normalise` and `code`.
     """
     if weights is None and is_trained(name):
         raise Mistake(
@@ -49,13 +52,16 @@ def pack(
             "predict and export take it as it is"
         )
     target = find_target(
-        name, sigma=sigma, split=split, classes=classes, weights=weights, normalise=normalise
-    )
+        name, sigma=sigma, split=split, classes=classes, weights=weights, normalise=normalise,
+        code=code,
+    )  # fmt: skip
     card = _card(target, tuple(classes), dataset)
-    _check_rebuilt(target.model, card, split)
-    content = model_bytes(target.model.state_dict(), card)
+    content = _model_content(target, card, split)
     sha256, own = hashlib.sha256(content).hexdigest(), own_modules(name, dataset)
-    source = {"file": weights.name, "sha256": target.weights_sha256} if weights else None
+    file = weights or (Path(name) if card.architecture in GRAPHS else None)
+    source = {"file": file.name, "sha256": target.weights_sha256} if file else None
+    if card.architecture == TORCHSCRIPT:  # the user has said that she trusts it
+        own.append({"module": TORCHSCRIPT, "folder": "", "sha256": target.weights_sha256})
     record = {
         "recipe": None,
         "data_sha256": None,  # of training images
@@ -69,11 +75,22 @@ def pack(
     return run
 
 
+def _model_content(target: Target, card: ModelCard, split: Split) -> bytes:
+    """The content of the model file: the weights, or the whole of a file with a network."""
+    if card.architecture not in GRAPHS:
+        _check_rebuilt(target.model, card, split)
+        return model_bytes(target.model.state_dict(), card)
+    content = read_file(Path(target.name))
+    if hashlib.sha256(content).hexdigest() != target.weights_sha256:
+        raise Mistake(f"{target.name} must not change while it is packed; pack it again")
+    return model_bytes({GRAPH: torch.frombuffer(bytearray(content), dtype=torch.uint8)}, card)
+
+
 def _card(target: Target, classes: tuple[str, ...], dataset: str) -> ModelCard:
     normalize = target.model.get_submodule("0")
     assert isinstance(normalize, Normalize)
     return ModelCard(
-        architecture=target.name,
+        architecture=graph_kind(target.name) or target.name,
         classes=classes,
         shape=target.shape,
         mean=tuple(normalize.mean.flatten().tolist()),

@@ -1,5 +1,6 @@
 """The model that a user names: a run's, a file's, one of the zoo, her own, or a known network."""
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,8 @@ from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agre
 from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.errors import Mistake
-from macer.models.build import build_model
+from macer.models.build import build_model, normalised
+from macer.models.graph_files import ONNX, graph_kind, network_of
 from macer.models.inference import for_inference
 from macer.models.networks import MODELS, Normalize
 from macer.models.normalisation import find_normalisation, named_normalisation
@@ -22,6 +24,7 @@ from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
 from macer.runs.trained_model import open_model
 from macer.runs.zoo import in_zoo, nearest_model, zoo_file
+from macer.system.files import read_file
 from macer.system.progress import bar
 from macer.system.user_code import names_a_function
 
@@ -67,6 +70,11 @@ def prepare(
     target: Target, *, precision: str, row_by_row: bool, device: torch.device
 ) -> PreparedModel:
     """The target as certification runs it; a command does this once."""
+    if precision != "fp32" and is_onnx(target):
+        raise Mistake(
+            f"precision must be fp32 for {target.name}, an ONNX graph with arithmetic of its own, "
+            f"got {precision}; add --precision fp32"
+        )
     with bar("preparing the network", CALLS - 1, "calls", transient=True) as advance:
         network = for_inference(
             target.model, shape=target.shape, precision=precision, device=device, progress=advance
@@ -107,12 +115,15 @@ def find_target(
 ) -> Target:
     """The model of a run folder, a model file, zoo:NAME, package.module:function or `MODELS`.
 
+    Or that of a file of ONNX or TorchScript.
+
     Args:
         sigma: of the noise; a trained model's own if None.
         classes: the names of the data set's classes; empty if it does not tell.
         weights: a file for a network by name; a function may come without one.
         normalise: the normalisation before a network by name, see `named_normalisation`.
-        code: modules that a model file may name, see `load_model`; `name` itself may be any.
+        code: modules that a model file may name, see `load_model`; `name` itself may be any. A
+            TorchScript file must be admitted here.
         known: what `trained_target` gave for this name, if it was asked before.
     """
     check_target(name, weights=weights, normalise=normalise)
@@ -125,24 +136,56 @@ def find_target(
     classes = classes or class_names(None, split)
     channels, height, width = split.images.shape[1:]
     shape = (channels, height, width)
+    if kind := graph_kind(name):
+        target = _graph_target(name, kind, sigma, shape, len(classes), code)
+        normalisation = named_normalisation(normalise or "none", channels)
+        target.model.set_submodule("0", Normalize(*normalisation))
+        return replace(target, architecture=f"{kind}, {normalisation}")
     model = build_model(name, num_classes=len(classes), shape=shape)
-    code = with_code(name)
+    source = with_code(name)
     if weights is None:
         model[0] = Normalize(*named_normalisation(normalise or "none", channels))
-        return Target(model, name, code, sigma, shape, len(classes), weights_digest(model))
+        return Target(model, name, source, sigma, shape, len(classes), weights_digest(model))
     file = read_weights(weights)
     place = load_weights(model[1], file, name)
     normalisation = find_normalisation(file, place, name, asked=normalise, channels=channels)
     model[0] = Normalize(*normalisation)
     # The hash of a file does not tell what stands before its network: the architecture does.
-    architecture = f"{code}, {normalisation}"
+    architecture = f"{source}, {normalisation}"
     return Target(model, name, architecture, sigma, shape, len(classes), file.sha256)
 
 
-def untrained_target(
-    name: str, *, sigma: float, shape: tuple[int, int, int], num_classes: int
+def _graph_target(
+    name: str,
+    kind: str,
+    sigma: float,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    code: Collection[str],
 ) -> Target:
-    """A network by its name or package.module:function, with the weights that it begins with."""
+    """The network of a file of ONNX or TorchScript, without a normalisation before it."""
+    content = read_file(Path(name))
+    network = network_of(kind, content, name=name, code=code)
+    model = normalised(network, name, num_classes=num_classes, shape=shape)
+    return Target(model, name, kind, sigma, shape, num_classes, hashlib.sha256(content).hexdigest())
+
+
+def is_onnx(target: Target) -> bool:
+    """Whether a target is an ONNX graph: it has no gradients, and a precision of its own."""
+    return target.architecture.partition(",")[0] == ONNX
+
+
+def untrained_target(
+    name: str,
+    *,
+    sigma: float,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    code: Collection[str] = (),
+) -> Target:
+    """A network by its name, package.module:function or file; fresh weights will do."""
+    if kind := graph_kind(name):
+        return _graph_target(name, kind, sigma, shape, num_classes, code)
     model = build_model(name, num_classes=num_classes, shape=shape)
     return Target(model, name, with_code(name), sigma, shape, num_classes, weights_digest(model))
 
@@ -152,6 +195,10 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
     if in_zoo(name):
         zoo_file(name)  # refuses an unknown name
     elif weights is not None and (name in MODELS or names_a_function(name)):
+        return
+    if graph_kind(name):
+        if weights is not None:
+            raise Mistake(f"weights must be left out for {name}, which has its own, got {weights}")
         return
     if is_trained(name):
         for setting, value in (("weights", weights), ("normalise", normalise)):
@@ -170,7 +217,7 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
 
 def is_trained(name: str) -> bool:
     """Whether a name is that of a run, of a model file or of a model of the zoo."""
-    return in_zoo(name) or Path(name).exists()
+    return in_zoo(name) or (Path(name).exists() and graph_kind(name) is None)
 
 
 def trained_target(name: str, *, code: Collection[str] = ()) -> tuple[Target, ModelCard]:

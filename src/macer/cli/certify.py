@@ -64,7 +64,7 @@ def certify(
     ----------
     target
         A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
-        or with weights a network that macer knows, such as resnet110.
+        a file of ONNX or TorchScript, or with weights a network that macer knows, as resnet110.
     sigma
         Noise level; that of the training by default, needed for a function or a network by name.
     dataset
@@ -100,7 +100,7 @@ def certify(
     split = _images(target, known[1] if known else None, part, dataset, data, photographs, code)
     model = find_target(
         target, sigma=sigma, split=split, classes=split.classes,
-        weights=weights, normalise=normalise, known=known,
+        weights=weights, normalise=normalise, code=code, known=known,
     )  # fmt: skip
     _check_place_of_sigma(model.sigma, known[1] if known else None, out)
     indices = images.among(

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from macer.cli.parameters import Data, Normalise, Size, SkipDamaged, Weights
+from macer.cli.parameters import Code, Data, Normalise, Size, SkipDamaged, Weights
 from macer.cli.printing import Result, print_line
 
 
@@ -18,6 +18,7 @@ def pack(
     data: Data = None,
     size: Size = None,
     skip_damaged: SkipDamaged = False,
+    code: Code = (),
     out: Path,
 ) -> Result:
     """Make a run of a network, which certify, predict, export, verify and attack then take.
@@ -25,8 +26,8 @@ def pack(
     Parameters
     ----------
     network
-        package.module:function that returns an nn.Module, or with weights a network that macer
-        knows, such as resnet110.
+        package.module:function that returns an nn.Module, with weights a network that macer
+        knows, such as resnet110, or a file of ONNX or TorchScript.
     sigma
         Noise level that the network was trained for.
     dataset
@@ -51,6 +52,7 @@ def pack(
         classes=class_names(None, split),
         weights=weights,
         normalise=normalise,
+        code=code,
     )
     tell(split)
     source = f" --data {shlex.quote(str(data))}" if data else ""

@@ -29,7 +29,8 @@ def _modules(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
 Code = Annotated[
     tuple[str, ...],
     Parameter(
-        help="Module of your own whose code a file may name; a run of your own needs none.",
+        help="Module of your own whose code a file may name, or torchscript to run such files; a "
+        "run of your own needs none.",
         converter=_modules,
         negative="",
     ),

@@ -169,7 +169,7 @@ def _target(
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
     size, count = _images(name, dataset, data, shape, classes)
-    return untrained_target(name, sigma=sigma, shape=size, num_classes=count)
+    return untrained_target(name, sigma=sigma, shape=size, num_classes=count, code=code)
 
 
 def _check_left_out(name: str, **settings: object) -> None:

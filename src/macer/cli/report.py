@@ -30,6 +30,7 @@ def report(
     latex: bool = False,
     markdown: bool = False,
     html: Path | None = None,
+    pdf: Path | None = None,
     evidence: Path | None = None,
     radius: float | None = None,
     data: Path | None = None,
@@ -65,6 +66,8 @@ def report(
         Print Markdown instead.
     html
         Write a self-contained page for a reviewer.
+    pdf
+        Print that page into a PDF, by Chromium, Chrome or Edge, one of which must be installed.
     evidence
         Write what one run's certificates show, with hashes and commands, as JSON to be signed.
     radius
@@ -82,7 +85,7 @@ def report(
         has it: the best was chosen at each radius after seeing them.
     """
     from macer.data.selection import Selection
-    from macer.reporting.log_table import read_logs, write_page_of
+    from macer.reporting.log_table import read_logs
     from macer.reporting.logs import select
     from macer.reporting.verdict import verdicts
 
@@ -90,7 +93,7 @@ def report(
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
-    _check_files(logs, html, evidence, data)
+    _check_files(logs, html, pdf, evidence, data)
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in read_logs(logs)]
     judged = verdicts(chosen, radius)
@@ -100,8 +103,8 @@ def report(
         draw_curves(chosen, plot, title=title, labels=labels, with_envelope=envelope)
     elif title is not None or labels or envelope:
         raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
-    if html:
-        write_page_of(chosen, logs, html, images=images, radius=radius, data=data)
+    if html or pdf:
+        _write_pages(chosen, logs, html, pdf, images, radius, data)
     if evidence:
         _write_evidence(logs[0], chosen[0], evidence, images, radius)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
@@ -109,24 +112,54 @@ def report(
     say = _say_beside(form != "terminal")
     for verdict in judged if radius is not None else ():
         say(f"{verdict.name}: {verdict.sentence}")
-    for what, file in (("curves", plot), ("page", html), ("evidence", evidence)):
+    for what, file in (("curves", plot), ("page", html), ("PDF", pdf), ("evidence", evidence)):
         if file:
             say(f"{what}: {file}")
     return {
         **{"report": table, "verdicts": judged},
-        **{"plot": plot, "html": html, "evidence": evidence},
+        **{"plot": plot, "html": html, "pdf": pdf, "evidence": evidence},
     }
 
 
+def _write_pages(
+    chosen: Sequence["CertificateLog"],
+    logs: Sequence[Path],
+    html: Path | None,
+    pdf: Path | None,
+    images: "Selection",
+    radius: float | None,
+    data: Path | None,
+) -> None:
+    """Write the page as HTML, as PDF, or as both."""
+    from tempfile import TemporaryDirectory
+
+    from macer.reporting.log_table import write_page_of
+    from macer.reporting.print_page import print_page
+
+    with TemporaryDirectory(prefix="macer-") as folder:
+        page = html or Path(folder) / "page.html"
+        write_page_of(chosen, logs, page, images=images, radius=radius, data=data)
+        if pdf:
+            print_page(page, pdf)
+
+
 def _check_files(
-    logs: Sequence[Path], html: Path | None, evidence: Path | None, data: Path | None
+    logs: Sequence[Path],
+    html: Path | None,
+    pdf: Path | None,
+    evidence: Path | None,
+    data: Path | None,
 ) -> None:
     """Refuse files that cannot be written, and flags that would have no effect."""
     from macer.reporting.evidence import check_evidence_path
+    from macer.reporting.print_page import check_pdf
     from macer.system.files import check_place
 
-    if data is not None and html is None:
+    if data is not None and html is None and pdf is None:
         raise Mistake("data must be given with html, for its pictures; add --html FILE")
+    if pdf is not None:
+        check_pdf(pdf)
+        check_place(pdf)
     if evidence is not None:
         check_evidence_path(evidence)
         check_place(evidence)

@@ -47,6 +47,7 @@ def train(
     validate_every: Whole = 1,
     validate_samples: Whole = 32,
     tensorboard: bool = False,
+    wandb: bool = False,
 ) -> Result:
     """Train a model; flags override fields of the recipe and settings of its loss.
 
@@ -70,6 +71,8 @@ def train(
         Noisy copies of each of them, whose votes give an estimate of its radius.
     tensorboard
         Write TensorBoard events beside metrics.jsonl.
+    wandb
+        Give the metrics to Weights & Biases too: into RUN/wandb, and online with $WANDB_API_KEY.
     """
     from macer.data.sets import load, sized
     from macer.losses import completed
@@ -89,7 +92,7 @@ def train(
     asked = replace(asked, dataset=sized(asked.dataset, size))
     chosen = chosen_device(device, threads)
     photographs = Photographs(skip_damaged=skip_damaged, allow_duplicates=allow_duplicates)
-    with watching(folder, tensorboard) as watch, joined(chosen) as ranks:
+    with watching(folder, tensorboard, wandb) as watch, joined(chosen) as ranks:
         split = load(asked.dataset, "train", data, rules=photographs.rules())
         train_model(
             asked,

@@ -50,10 +50,6 @@ def build_model(
         folder: where the function's module is; by default the current folder is searched first.
     """
     channels = shape[0]
-    normalize = Normalize(
-        _per_channel("mean", mean, channels, default=0.0),
-        _per_channel("std", std, channels, default=1.0),
-    )
     if name in MODELS:
         network = MODELS[name](num_classes=num_classes, channels=channels)
     elif not names_a_function(name):
@@ -63,7 +59,29 @@ def build_model(
         )
     else:
         network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
-    model = nn.Sequential(normalize, with_denoiser(denoiser, network, channels)).cpu()
+    network = with_denoiser(denoiser, network, channels)
+    return normalised(network, name, num_classes=num_classes, shape=shape, mean=mean, std=std)
+
+
+def normalised(
+    network: nn.Module,
+    name: str,
+    *,
+    num_classes: int,
+    shape: Shape,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Sequential:
+    """Normalisation and a network that there is already, tried as `build_model` does.
+
+    Args:
+        name: of the network, for messages.
+    """
+    normalize = Normalize(
+        _per_channel("mean", mean, shape[0], default=0.0),
+        _per_channel("std", std, shape[0], default=1.0),
+    )
+    model = nn.Sequential(normalize, network).cpu()
     output = _output_of_black_images(name, model, shape)
     _check_logits(name, logits_of(output), num_classes)
     return model if isinstance(output, Tensor) else Logits(*model)
@@ -120,14 +138,22 @@ def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             return model.eval()(torch.zeros(2, *shape, device="cpu"))
+    except Mistake:
+        raise
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        told = _last_line(error) if isinstance(error, torch.jit.Error) else first_line(error)
         raise Mistake(
-            f"model {name!r} does not take {shape_text(shape)} images: {first_line(error)}; "
+            f"model {name!r} does not take {shape_text(shape)} images: {told}; "
             "choose another model or another data set"
         ) from error
     finally:
         for module, training in modes:
             module.training = training
+
+
+def _last_line(error: Exception) -> str:
+    """What TorchScript's interpreter says at the end, after where it was."""
+    return str(error).strip().splitlines()[-1].removeprefix("RuntimeError: ")
 
 
 def _check_logits(name: str, logits: object, num_classes: int) -> None:

@@ -6,12 +6,16 @@ from typing import Any
 
 from macer.certification.journal import Contents
 from macer.runs.names import MODEL
+from macer.system.files import read_text
+
+_LONGEST_LIST = 1 << 28  # bytes of a list of files
 
 
 def class_names(path: Path, contents: Contents | None) -> tuple[str, ...]:
     """The names in the order of the labels, as many as the counts have classes; else none.
 
-    A data set of macer has its own; those of other data sets are in the model file of the run.
+    A data set of macer has its own; those of other data sets are in the model file of the run, or
+    in the list of image files that lies beside certificates of a folder of photographs.
 
     Args:
         path: a folder of certificates, or a log file.
@@ -23,8 +27,24 @@ def class_names(path: Path, contents: Contents | None) -> tuple[str, ...]:
         return ()
     first = next(iter(contents.records.values()))
     known = DATASETS.get(contents.header.dataset)
-    names = (known.classes if known else ()) or _names_in_model_file(path / MODEL)
+    places = (
+        known.classes if known else (),
+        _names_in_model_file(path / MODEL),
+        _names_in_file_list(path / f"files-{contents.header.split}.tsv"),
+    )
+    names = next(filter(None, places), ())
     return names if len(names) == len(first.certificate.selection) else ()
+
+
+def _names_in_file_list(file: Path) -> tuple[str, ...]:
+    """The classes of listed image files: labels count them in the order of their names.
+
+    A class without an image is not in the list; its length then tells that names are missing.
+    """
+    if not file.is_file():
+        return ()
+    rows = (line.split("\t") for line in read_text(file, limit=_LONGEST_LIST).splitlines()[1:])
+    return tuple(sorted({row[1] for row in rows if len(row) == 3}))
 
 
 def _names_in_model_file(file: Path) -> tuple[str, ...]:

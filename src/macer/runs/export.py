@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from macer.errors import Mistake
+from macer.models.graph_files import GRAPHS
 from macer.runs.model_file import Tensors, model_bytes
 from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import in_zoo
@@ -29,6 +30,11 @@ def export_model(
     """
     _check_out(model_file(target), out, overwrite=overwrite)
     model, card = load_model(target, code=code)
+    if card.architecture in GRAPHS:
+        raise Mistake(
+            f"{target} must hold weights to be rounded, got a file of {card.architecture}; copy "
+            f"{model_file(target)}, which is complete"
+        )
     content = model_bytes(rounded(model), card)
     write_file(out, content)
     return hashlib.sha256(content).hexdigest()

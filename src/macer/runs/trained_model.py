@@ -5,15 +5,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from macer.errors import Mistake
+from macer.models.build import normalised
+from macer.models.graph_files import GRAPHS, graph_kind, network_of
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
 from macer.runs.run import Run
 from macer.runs.seals import owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
 from macer.system.files import read_file, write_atomically
 from macer.system.user_code import check_admitted, module_of, names_a_function
+
+GRAPH = "graph"  # the tensor of a model file whose network is a file of ONNX or TorchScript
 
 
 def save_model(path: Path, tensors: Tensors, card: ModelCard) -> str:
@@ -34,6 +39,11 @@ def model_file(target: Path | str) -> Path:
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
         raise Mistake(f"no model in {path}: expected {file}")
+    if graph_kind(file):
+        raise Mistake(
+            f"{file} must be a run or a model file, got a network without σ and classes; make a "
+            f"run of it: macer pack {file} --sigma S --dataset NAME --out RUN"
+        )
     return file
 
 
@@ -69,6 +79,9 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
     sha256 = hashlib.sha256(content).hexdigest()
     check_source(target, file, sha256)
     card, tensors = parse_model(content, file)
+    if card.architecture in GRAPHS:
+        owned = own_folders(file, sha256)
+        return LoadedModel(_graph_model(card, tensors, file, {*code, *owned}), card, file, sha256)
     folders = own_folders(file, sha256) if names_a_function(card.architecture) else {}
     check_admitted(card.architecture, {*code, *folders}, source=file)
     module = module_of(card.architecture)
@@ -80,6 +93,23 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
             f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
         ) from error
     return LoadedModel(model.eval(), card, file, sha256)
+
+
+def _graph_model(
+    card: ModelCard, tensors: Tensors, file: Path, code: Collection[str]
+) -> nn.Sequential:
+    """The model whose network is a file of ONNX or TorchScript, kept as the bytes of a tensor."""
+    content = tensors.get(GRAPH)
+    if len(tensors) != 1 or content is None or content.dtype != torch.uint8 or content.ndim != 1:
+        raise Mistake(
+            f"{file} must hold one tensor of bytes, {GRAPH!r}, for its {card.architecture}"
+        )
+    source = content.numpy().tobytes()
+    network = network_of(card.architecture, source, name=str(file), code=code)
+    classes = len(card.classes)
+    return normalised(
+        network, str(file), num_classes=classes, shape=card.shape, mean=card.mean, std=card.std
+    ).eval()
 
 
 def check_source(target: Path | str, file: Path, sha256: str) -> None:
