@@ -137,8 +137,8 @@ def readme_table() -> str:
         elif rows:
             row, text = "", f"Sun et al. {below_best(key, sigma)} lower, MACER {to_macer}"
         else:
-            text = "on the same images the best published log, Sun et al.'s, is "
-            row, text = "", f"{text}{below_best(key, sigma)} lower, MACER's {to_macer}"
+            text = f"the best published log, Sun et al.'s, is {below_best(key, sigma)} lower"
+            row, text = "", f"{text}, MACER's {to_macer}"
         row = code(f"{key}/cifar10-{sigma:.2f}") + row
         rows.append((row, f"**{acr(name)}**; {text}", runner_up(name), _training(key, sigma)))
     log = log_of("cifar10-0.50-record")
