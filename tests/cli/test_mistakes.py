@@ -186,6 +186,7 @@ MISTAKES = [
     ("train demo --out run --resume", "dataset must be mnist to resume run, got mnist-sample\n"),
     ("train demo --resume yes", "Unused Tokens: ['yes']."),
     ("train demo --tensorboard yes", "Unused Tokens: ['yes']."),
+    ("train demo --wandb yes", "Unused Tokens: ['yes']."),
     ("train demo --device gpu", "device must be auto, cpu or cuda, got gpu\n"),
     ("train demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),
     ("train demo --checkpoint-seconds -1", "checkpoint_seconds must be at least 0, got -1.0\n"),
@@ -241,6 +242,7 @@ MISTAKES = [
     ("plan run --precision half", 'Invalid value "half" for --precision. Choose from: '),
     ("plan run --batch-size 0", "batch_size must be at least 1, got 0\n"),
     ("plan run --code my-nets", NO_MODULE),
+    ("pack lenet --sigma 1 --dataset mnist-sample --out new --code my-nets", NO_MODULE),
     ("plan run --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # certify
     ("certify run --threads 0", "threads must be from 1 to 1024, got 0\n"),
@@ -545,6 +547,7 @@ MISTAKES = [
     ("predict run digit.png --seconds 1 --n 9", "n must be at least 12 to certify anything at "),
     ("predict run digit.png --seed -1", "seed must be in [0, 2⁶³), got -1\n"),
     ("predict run digit.png --code my-nets", NO_MODULE),
+    ("predict run digit.png --sigma 0", "sigma must be > 0, got 0.0\n"),
     ("predict run digit.png --device tpu", "device must be auto, cpu or cuda, got tpu\n"),
     # report
     ("report", "logs must name at least one run or log file, got none\n"),
@@ -576,6 +579,7 @@ MISTAKES = [
     ("report run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     ("report run --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first\n"),
     ("report run --html nowhere/a.html", "no folder nowhere to write a.html into: make it first\n"),
+    ("report run --pdf a.html", "path of a PDF must end in .pdf, got 'a.html'\n"),
     (
         "report run --html run/certificates.tsv",
         "path of a page must end in .html, got 'run/certificates.tsv'\n",
@@ -747,11 +751,11 @@ MISTAKES = [
     ("paper table-1 --latex --markdown", "choose one of --latex and --markdown\n"),
     ("paper table-1 --plot a.png", "plot must be left out with table-1, which is a table, got "),
     ("paper figure-1 --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
-    ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     (
-        "paper figure-4 --plot a.png",
-        "figure-4 must have soft certificates to draw, got none; add --train, or ",
+        "paper table-1 --figures f",
+        "item must be left out with --figures, which draws all, got table-1; --plot draws one\n",
     ),
+    ("paper figure-1 --plot nowhere/a.png", "no folder nowhere to write a.png into: make it first"),
     ("paper table-6 --train --n 0 --runs new", "n must be at least 1, got 0\n"),
     ("paper table-6 --train --n0 0 --runs new", "n0 must be at least 1, got 0\n"),
     ("paper table-6 --train --alpha 1 --runs new", "alpha must be between 0 and 1, got 1"),

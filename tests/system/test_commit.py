@@ -119,7 +119,8 @@ def test_only_the_version_asks_git(monkeypatch: pytest.MonkeyPatch) -> None:
 def project_in(tree: Path) -> Path:
     """What a build needs, without what ours left in the package."""
     ignored = shutil.ignore_patterns("__pycache__", "commit.txt")
-    shutil.copytree(ROOT / "src", tree / "src", ignore=ignored)
+    for folder in ("src", "results"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     return tree
@@ -133,8 +134,14 @@ def built(tree: Path, kind: str, out: Path) -> Path:
 
 
 def package_files(tree: Path) -> set[str]:
-    files = (path for path in (tree / "src").rglob("*") if path.is_file())
-    return {path.relative_to(tree / "src").as_posix() for path in files}
+    """The files of the package in a wheel of this tree; it has results/ among its assets."""
+    places = {"src": "", "results": "macer/assets/results/"}
+    return {
+        place + path.relative_to(tree / folder).as_posix()
+        for folder, place in places.items()
+        for path in (tree / folder).rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow
@@ -143,7 +150,7 @@ def test_a_wheel_has_every_file_of_the_package_and_its_commit(tmp_path: Path) ->
     tree = project_in(tmp_path / "tree")
     commit = committed(tree)
     files = package_files(tree)
-    for data in ("recipes", "zoo", "paper", "mnist-sample"):
+    for data in ("recipes", "zoo", "paper", "mnist-sample", "results"):
         assert any(file.startswith(f"macer/assets/{data}/") for file in files)
 
     with tarfile.open(built(tree, "sdist", tmp_path / "sdist")) as sdist:

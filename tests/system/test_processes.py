@@ -70,10 +70,11 @@ def test_all_stop_when_one_is_asked_to_and_go_on_to_the_same_weights(together):
 def test_a_process_that_is_killed_is_started_again_and_nothing_saved_is_lost(together, tmp_path):
     """torchrun's elastic restart: bit for bit the weights of a training that nobody killed."""
     script = str(TESTS / "killed_process.py")
-    done = torchrun("--max-restarts", "1", script, str(tmp_path))
+    # A process that is started again may find the port of the other one closed: hence three times.
+    done = torchrun("--max-restarts", "3", script, str(tmp_path))
     assert done.returncode == 0, done.stderr
-    lives = sorted(file.name for file in tmp_path.glob("pid-*"))
-    assert lives == ["pid-0-0", "pid-0-1", "pid-1-0", "pid-1-1"]
+    lives = {file.name for file in tmp_path.glob("pid-*")}
+    assert lives >= {"pid-0-0", "pid-0-1", "pid-1-0", "pid-1-1"}
     one, two = (folder / "model.safetensors" for folder in (together / "normed", tmp_path / "run"))
     assert one.read_bytes() == two.read_bytes()
     epochs = [line["epoch"] for line in Run(tmp_path / "run").read_metrics()]
@@ -226,8 +227,8 @@ def test_another_process_says_which_it_is(error, monkeypatch, capsys):
     as_process(1, monkeypatch)
     for name, value in {"get_rank": 1, "get_world_size": 2}.items():
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
-    for name in ("init_process_group", "destroy_process_group"):
-        monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
+    monkeypatch.setattr("macer.system.processes._init_group", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
 
     def fail(*_, **__):
         raise error

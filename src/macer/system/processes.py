@@ -120,6 +120,19 @@ def _collective() -> Iterator[None]:
         raise Mistake(f"another process has ended or does not answer: {reason}") from error
 
 
+def _init_group(backend: str) -> None:
+    """Begin the group of these processes.
+
+    After a restart torchrun's store still has the addresses of the processes before it, which a
+    new one could take for those of its like. So each start keeps its addresses apart.
+    """
+    from torch.distributed import PrefixStore, init_process_group, rendezvous  # type: ignore[attr-defined]
+
+    store, rank, count = next(rendezvous("env://", timeout=COLLECTIVE_TIMEOUT))
+    own = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    init_process_group(backend, store=own, rank=rank, world_size=count, timeout=COLLECTIVE_TIMEOUT)
+
+
 @contextmanager
 def joined(device: "torch.device") -> Iterator[Ranks]:
     """Join the processes that torchrun started with this one; SINGLE if it started no others."""
@@ -133,7 +146,7 @@ def joined(device: "torch.device") -> Iterator[Ranks]:
     from torch.distributed import nn  # noqa: F401
 
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
+    _init_group(backend)
     ranks = Ranks(distributed.get_rank(), distributed.get_world_size())
     try:
         yield ranks
