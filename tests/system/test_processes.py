@@ -70,11 +70,10 @@ def test_all_stop_when_one_is_asked_to_and_go_on_to_the_same_weights(together):
 def test_a_process_that_is_killed_is_started_again_and_nothing_saved_is_lost(together, tmp_path):
     """torchrun's elastic restart: bit for bit the weights of a training that nobody killed."""
     script = str(TESTS / "killed_process.py")
-    # A process that is started again may find the port of the other one closed: hence three times.
-    done = torchrun("--max-restarts", "3", script, str(tmp_path))
+    done = torchrun("--max-restarts", "1", script, str(tmp_path))
     assert done.returncode == 0, done.stderr
-    lives = {file.name for file in tmp_path.glob("pid-*")}
-    assert lives >= {"pid-0-0", "pid-0-1", "pid-1-0", "pid-1-1"}
+    lives = sorted(file.name for file in tmp_path.glob("pid-*"))
+    assert lives == ["pid-0-0", "pid-0-1", "pid-1-0", "pid-1-1"]
     one, two = (folder / "model.safetensors" for folder in (together / "normed", tmp_path / "run"))
     assert one.read_bytes() == two.read_bytes()
     epochs = [line["epoch"] for line in Run(tmp_path / "run").read_metrics()]
