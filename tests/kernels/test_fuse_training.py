@@ -13,7 +13,6 @@ from macer.kernels.layers import (
     Conv3x3Layer,
     NormLayer,
     PaddedLayer,
-    Projection,
     StemLayer,
     pool_relu,
 )
@@ -21,16 +20,16 @@ from macer.models.build import build_model
 
 
 @pytest.mark.parametrize(
-    ("name", "norms", "narrow", "projections", "stems"),
+    ("name", "norms", "narrow", "stems"),
     [
-        ("resnet20", 21, 11, 2, 1),
-        ("resnet18", 20, 0, 3, 1),
-        ("resnet110", 111, 71, 2, 1),
-        ("wide14", 14, 0, 1, 0),
+        ("resnet20", 21, 11, 1),
+        ("resnet18", 20, 0, 1),
+        ("resnet110", 111, 71, 1),
+        ("wide14", 14, 0, 0),
     ],
 )
 def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors(
-    name, norms, narrow, projections, stems
+    name, norms, narrow, stems
 ):
     model = build_model(name, num_classes=10, shape=(3, 32, 32))
     network = for_training(model, (3, 32, 32))
@@ -38,7 +37,6 @@ def test_every_norm_takes_on_its_relu_and_shortcut_and_shares_the_models_tensors
     assert sum(isinstance(part, NormLayer) for part in parts) == norms
     assert sum(isinstance(part, Conv3x3Layer) for part in parts) == narrow
     assert sum(isinstance(part, StemLayer) for part in parts) == stems
-    assert sum(isinstance(part, Projection) for part in parts) == projections
     assert not any(node.target is F.relu for node in network.graph.nodes)
     assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
     assert {id(b) for b in network.buffers()} == {id(b) for b in model.buffers()}

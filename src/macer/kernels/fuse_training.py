@@ -13,14 +13,12 @@ from macer.kernels.graph import (
     is_max_pool2x2,
     is_relu,
     suits_conv3x3,
-    suits_projection,
     suits_stem,
 )
 from macer.kernels.layers import (
     Conv3x3Layer,
     NormLayer,
     PaddedLayer,
-    Projection,
     StemLayer,
     pool_relu,
 )
@@ -74,8 +72,6 @@ def _replace_convolution(graph: fx.GraphModule, name: str, layer: nn.Conv2d) -> 
         graph.set_submodule(name, Conv3x3Layer(layer))
     elif suits_stem(layer) and layer.bias is None and layer.out_channels % 8 == 0:
         graph.set_submodule(name, StemLayer(layer))
-    elif suits_projection(layer):
-        graph.set_submodule(name, Projection(layer))
 
 
 def _fuse_norm(graph: fx.GraphModule, layers: Layers, norm: Any) -> None:

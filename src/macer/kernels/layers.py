@@ -79,9 +79,6 @@ class FloatLinear(nn.Module):
         return F.linear(x.float(), self.weight, self.bias)
 
 
-# in certification and in training
-
-
 class Projection(nn.Module):
     """A 1×1 convolution with a stride, as a product of matrices.
 
@@ -94,33 +91,11 @@ class Projection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Activations, channels last."""
-        pixels: Tensor = StridedSlice.apply(x, self.convolution.stride)  # type: ignore[no-untyped-call]
-        pixels = pixels.permute(0, 2, 3, 1)
+        down, right = self.convolution.stride
+        pixels = x[:, :, ::down, ::right].permute(0, 2, 3, 1)
         rows = pixels.reshape(-1, pixels.shape[3])  # one product for all images
         y = F.linear(rows, self.convolution.weight.flatten(1), self.convolution.bias)
         return y.view(*pixels.shape[:3], -1).permute(0, 3, 1, 2)
-
-
-class StridedSlice(torch.autograd.Function):
-    """x[:, :, ::down, ::right] with a gradient in x's own layout, channels last.
-
-    The gradient of torch's slice has another layout, and a much slower kernel then adds it to the
-    other gradient of x.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, stride: tuple[int, int]) -> Tensor:
-        """Arguments: (images, channels, height, width) and (down, right)."""
-        ctx.shape, ctx.stride = x.shape, stride
-        return x[:, :, :: stride[0], :: stride[1]].contiguous(memory_format=torch.channels_last)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        """dx, 0 where x was left out."""
-        [dy], (images, channels, height, width) = grad_outputs, ctx.shape
-        dx = dy.new_zeros(images, height, width, channels).permute(0, 3, 1, 2)
-        dx[:, :, :: ctx.stride[0], :: ctx.stride[1]] = dy
-        return dx, None
 
 
 # in training
