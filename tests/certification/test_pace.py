@@ -9,6 +9,7 @@ from macer.certification.target import Target
 from macer.errors import Mistake
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import CHUNKS_PER_TASK
+from macer.training import speed
 from macer.training.speed import steps_per_second
 from macer.training.step import Trainer
 
@@ -92,6 +93,26 @@ def test_a_training_step_is_timed_in_the_middle_of_the_training(clock):
     trainer.rest_of_epoch = rest_of_epoch
     assert steps_per_second(trainer, clock=clock) == pytest.approx(4.0)
     assert min(epochs) == 5 and max(epochs) < 10
+
+
+def test_the_first_steps_on_a_gpu_are_not_timed(clock, monkeypatch):
+    """Kernels are compiled in them, and the step is recorded; a slow one was taken for the rate."""
+    trainer = Trainer(tiny_recipe(epochs=10, batch=16, k=2), tiny(3, 1), tiny_split(64), CPU)
+    steps = []
+
+    def rest_of_epoch():
+        for _ in range(trainer.steps_per_epoch):
+            trainer.step += 1
+            steps.append(trainer.step)
+            clock.now += 20.0 if len(steps) <= 4 else 0.01
+            yield
+
+    trainer.rest_of_epoch = rest_of_epoch
+    monkeypatch.setattr(speed, "wait_for", lambda _: None)
+    assert steps_per_second(trainer, clock=clock) == pytest.approx(0.05)  # a CPU has none of it
+    trainer.device = torch.device("cuda")
+    steps.clear()
+    assert steps_per_second(trainer, clock=clock) == pytest.approx(100.0)
 
 
 def test_a_training_of_one_step_is_timed_again_and_again(clock):

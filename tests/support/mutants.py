@@ -934,6 +934,12 @@ MUTANTS = {
         "batch,",
         "losses/test_macer_hard_noise.py",
     ),
+    "a GPU's first step taken for its rate": Mutant(
+        "training/speed.py",
+        "take(WARM_UP + 1)",
+        "take(0)",
+        "certification/test_pace.py",
+    ),
     "the same parts of images in every epoch": Mutant(
         "training/batches.py",
         "stream(seed, Purpose.CROPS, number, epoch)",
