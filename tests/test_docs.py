@@ -226,6 +226,7 @@ def test_a_picture_says_what_its_script_draws(name: str, tmp_path: Path):
 def test_every_picture_is_drawn_or_a_screen_or_the_image_that_is_certified():
     files = {path.name for path in (DOCS / "pictures").iterdir()}
     screens = {"serve.png", "serve-narrow.png"}  # which tests/server/test_page.py makes
+    screens |= {"review.png", "review-narrow.png", "review-print.png"}  # test_review_screens.py
     assert files == {*(f"{name}.svg" for name in PICTURES), "nine.png", *screens}
     with Image.open(DOCS / "pictures/nine.png") as image:
         assert image.tobytes() == load("mnist-sample", "test").images[62].tobytes()

@@ -80,7 +80,7 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     page = (tmp_path / "a.html").read_text("utf-8")
     tags_of(page)
     assert all(line.isprintable() for line in page.split("\n"))
-    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 18
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 19
     assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
     assert "Ordinary noise: these certificates hold for real" in page
 
