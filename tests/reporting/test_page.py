@@ -274,6 +274,17 @@ def test_the_page_has_hashes_settings_and_commands_of_the_run(of_a_run: tuple[st
         assert words in page
 
 
+def test_every_part_that_the_reviewers_guide_names_is_on_the_page(
+    of_a_run: tuple[str, Source],
+) -> None:
+    page, _ = of_a_run
+    guide = Path(__file__).parents[2] / "docs/guide/reviewer.md"
+    named = set(re.findall(r"(?<!\*)\*([A-Z][^*\n]+)\*(?!\*)", guide.read_text("utf-8")))
+    parts = set(re.findall(r"<h[23]>(.*?)</h[23]>", page))
+    assert len(named) >= 10
+    assert named - parts == set()
+
+
 def test_images_that_are_not_counted_are_not_concealed(
     of_a_run: tuple[str, Source], tmp_path: Path
 ) -> None:
