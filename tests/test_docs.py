@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from check_site import fetched
 from draw_pictures import PICTURES, draw
 from generate_site import ELSEWHERE, ROOT, Site, generate
@@ -19,6 +20,8 @@ import macer
 from macer.cli.app import command_line, main
 from macer.data.sets import load
 from macer.losses import LOSSES
+from macer.models.networks import MODELS
+from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
 from macer.reporting.scores import given_up
 
@@ -168,6 +171,22 @@ def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert Path("runs/mine/model.safetensors").exists()
     assert Path("runs/other/model.safetensors").exists()
     assert len(names["certificates"]) == 4
+
+
+def test_ten_of_a_thousand_classes_have_the_logits_that_they_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    whole = MODELS["mobilenetv2"](num_classes=1000, channels=3).eval()
+    torch.save(whole.state_dict(), "mobilenet_v2.pth")
+    [block] = [code for code in blocks("docs/guide/own-model.md", "python") if "TEN" in code]
+    names: dict[str, Any] = {}
+    exec(compile(block, "own-model.md", "exec"), names)
+    ten = MODELS["mobilenetv2"](num_classes=10, channels=3).eval()
+    load_weights(ten, read_weights(Path("ten.pth")), "mobilenetv2")
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.allclose(ten(images), whole(images)[:, names["TEN"]], atol=1e-5)
 
 
 def test_the_script_of_the_signs_sets_whole_tracks_apart(tmp_path: Path):
