@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from check_site import fetched
 from draw_pictures import PICTURES, draw
 from generate_site import ELSEWHERE, ROOT, Site, generate
@@ -19,6 +20,8 @@ import macer
 from macer.cli.app import command_line, main
 from macer.data.sets import load
 from macer.losses import LOSSES
+from macer.models.networks import MODELS
+from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
 from macer.reporting.scores import given_up
 
@@ -170,6 +173,22 @@ def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(names["certificates"]) == 4
 
 
+def test_ten_of_a_thousand_classes_have_the_logits_that_they_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    whole = MODELS["mobilenetv2"](num_classes=1000, channels=3).eval()
+    torch.save(whole.state_dict(), "mobilenet_v2.pth")
+    [block] = [code for code in blocks("docs/guide/own-model.md", "python") if "TEN" in code]
+    names: dict[str, Any] = {}
+    exec(compile(block, "own-model.md", "exec"), names)
+    ten = MODELS["mobilenetv2"](num_classes=10, channels=3).eval()
+    load_weights(ten, read_weights(Path("ten.pth")), "mobilenetv2")
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.allclose(ten(images), whole(images)[:, names["TEN"]], atol=1e-5)
+
+
 def test_the_script_of_the_signs_sets_whole_tracks_apart(tmp_path: Path):
     source, out = tmp_path / "gtsrb", tmp_path / "data"
     frames = [f"train/14/{track:05d}_{frame:05d}.png" for track in range(21) for frame in range(2)]
@@ -226,6 +245,7 @@ def test_a_picture_says_what_its_script_draws(name: str, tmp_path: Path):
 def test_every_picture_is_drawn_or_a_screen_or_the_image_that_is_certified():
     files = {path.name for path in (DOCS / "pictures").iterdir()}
     screens = {"serve.png", "serve-narrow.png"}  # which tests/server/test_page.py makes
+    screens |= {"review.png", "review-narrow.png", "review-print.png"}  # test_review_screens.py
     assert files == {*(f"{name}.svg" for name in PICTURES), "nine.png", *screens}
     with Image.open(DOCS / "pictures/nine.png") as image:
         assert image.tobytes() == load("mnist-sample", "test").images[62].tobytes()

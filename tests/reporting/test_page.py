@@ -80,7 +80,7 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     page = (tmp_path / "a.html").read_text("utf-8")
     tags_of(page)
     assert all(line.isprintable() for line in page.split("\n"))
-    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 18
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 19
     assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
     assert "Ordinary noise: these certificates hold for real" in page
 
@@ -272,6 +272,17 @@ def test_the_page_has_hashes_settings_and_commands_of_the_run(of_a_run: tuple[st
         "macer 0.1.0, torch 2.13.0, cpu AVX2",
     ):
         assert words in page
+
+
+def test_every_part_that_the_reviewers_guide_names_is_on_the_page(
+    of_a_run: tuple[str, Source],
+) -> None:
+    page, _ = of_a_run
+    guide = Path(__file__).parents[2] / "docs/guide/reviewer.md"
+    named = set(re.findall(r"(?<!\*)\*([A-Z][^*\n]+)\*(?!\*)", guide.read_text("utf-8")))
+    parts = set(re.findall(r"<h[23]>(.*?)</h[23]>", page))
+    assert len(named) >= 10
+    assert named - parts == set()
 
 
 def test_images_that_are_not_counted_are_not_concealed(
