@@ -99,10 +99,11 @@ def test_the_name_of_a_recipe_says_its_sigma(name):
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if "gaussian" in name])
-def test_gaussian_recipes_have_one_copy_and_no_robustness_term(name):
+def test_gaussian_recipes_have_one_copy_or_those_of_macer_and_no_robustness_term(name):
     recipe = named_recipe(name)
     assert recipe.loss.name in ("macer", "gaussian")  # the same for k = 1 and λ = 0
-    assert (recipe.k, recipe.loss.get("lam", 0.0)) == (1, 0.0)
+    assert recipe.loss.get("lam", 0.0) == 0.0
+    assert recipe.k == 1 or name.startswith("fast/")  # which differ from MACER's by the loss alone
 
 
 @pytest.mark.parametrize("name", recipe_names())
