@@ -16,11 +16,11 @@ from result_tables import code, objectives, records, scores, table
 
 import macer
 from macer.cli.app import command_line
-from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.objective import settings_of
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.runs import names as run_names
+from macer.system.errors import Mistake
 
 ROOT = Path(__file__).parents[2]
 

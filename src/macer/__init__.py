@@ -21,13 +21,13 @@ if TYPE_CHECKING:
         predict,
     )
     from macer.certification.smooth import Smooth
-    from macer.errors import Mistake
     from macer.experiments.from_python import Certified, TrainedRun, open_run, report, train
     from macer.losses import macer_loss
     from macer.models.inference import for_inference
     from macer.recipes import CertifyRecipe, Loss, TrainRecipe
     from macer.runs.trained_model import load_model
     from macer.smoothing.radius import certified_radius
+    from macer.system.errors import Mistake
 
 __all__ = [
     "ABSTAIN",
@@ -65,7 +65,7 @@ _MODULES = {
     "certification.anytime": "certify_anytime",
     "models.inference": "for_inference",
     "losses": "macer_loss",
-    "errors": "Mistake",
+    "system.errors": "Mistake",
     "smoothing.radius": "certified_radius",
     "recipes": "CertifyRecipe Loss TrainRecipe",
     "runs.trained_model": "load_model",

@@ -11,7 +11,7 @@ from tiny_models import tiny, tiny_with_batch_norm, tiny_with_dropout
 from torch import nn
 
 from macer.attacks.images import ddn, log_z_bar, pgd, smoothed_loss
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 ATTACKS = [pgd, ddn]
 SHAPE = (1, 4, 4)

@@ -10,7 +10,7 @@ from tiny_models import tiny, tiny_with_batch_norm, tiny_with_dropout
 from torch import nn
 
 from macer.attacks.noise import sphere_attack, standardised_attack
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 SHAPE = (1, 4, 4)
 

@@ -15,8 +15,8 @@ from macer.audit import falsify as falsification
 from macer.audit.falsify import chosen_records
 from macer.certification.certificate import ABSTAIN
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.smoothing.sampling import Sampler
+from macer.system.errors import Mistake
 
 # law
 

@@ -5,7 +5,7 @@ from half_space import DISTANCES, SEARCH, attacked, inflated
 
 from macer.audit.findings import check, findings, summary
 from macer.certification.certificate import ABSTAIN
-from macer.errors import AuditFailed
+from macer.system.errors import AuditFailed
 
 # law
 

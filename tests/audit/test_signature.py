@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from macer.audit.signature import check_signature
-from macer.errors import AuditFailed, Mistake
+from macer.system.errors import AuditFailed, Mistake
 
 needs_ssh = pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed"

@@ -14,11 +14,11 @@ from macer.certification.anytime import certify_anytime
 from macer.certification.certificate import ABSTAIN
 from macer.certification.conclusions import conclude
 from macer.certification.largest_radius import certify
-from macer.errors import Mistake
 from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.confidence_sequence import confidence_sequence_lower
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.tally import Tally
+from macer.system.errors import Mistake
 
 SIGMA = 0.5
 DISTANCES = [0.1, 0.3, 0.9]

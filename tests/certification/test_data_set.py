@@ -26,10 +26,10 @@ from macer.certification.table import write_table
 from macer.certification.target import find_target, weights_digest
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.smoothing.sampling import Sampler
 from macer.system import progress
+from macer.system.errors import Mistake
 from macer.training.loop import train
 
 DIGITS = classes_of("mnist-sample")

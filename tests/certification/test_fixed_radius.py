@@ -10,10 +10,10 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.conclusions import conclude_at
 from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import certify
-from macer.errors import Mistake
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import looks, threshold, verdicts
+from macer.system.errors import Mistake
 
 SIGMA = 0.5
 

@@ -9,10 +9,10 @@ from macer.certification import journal
 from macer.certification.header import ENTRIES as CHECKS
 from macer.certification.header import OLDER, Header, difference
 from macer.certification.journal import journal_line, read_journal
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
 from macer.runs.names import JOURNAL
 from macer.runs.zoo import FOLDER
+from macer.system.errors import Mistake
 
 # law
 

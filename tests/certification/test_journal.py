@@ -16,7 +16,7 @@ from processes import surroundings
 from macer.certification import journal
 from macer.certification.journal import Contents, journal_line, open_journal, read_journal
 from macer.certification.record import Record
-from macer.errors import Mistake, Stopped
+from macer.system.errors import Mistake, Stopped
 from macer.system.signals import sigterm_raises
 
 

@@ -20,12 +20,12 @@ from macer.certification.largest_radius import (
     certify_kinds,
     predict,
 )
-from macer.errors import Mistake
 from macer.smoothing.bounds import BOUNDS
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose, fill_normal
 from macer.smoothing.tally import SOFT_UNIT
+from macer.system.errors import Mistake
 
 SHAPE = (1, 4, 4)
 

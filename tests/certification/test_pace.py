@@ -6,9 +6,9 @@ from torch import nn
 from macer.certification import pace as module
 from macer.certification.pace import measured_pace
 from macer.certification.target import Target
-from macer.errors import Mistake
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import CHUNKS_PER_TASK
+from macer.system.errors import Mistake
 from macer.training import speed
 from macer.training.speed import steps_per_second
 from macer.training.step import Trainer

@@ -14,10 +14,10 @@ from tiny_models import CLASSES, tiny, tiny_split
 from macer.certification.pack import pack
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.models.networks import MODELS
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 
 NETS = """

@@ -15,12 +15,12 @@ from macer.certification.largest_radius import Kind, certify, sample_and_certify
 from macer.certification.predict_files import Prediction, predict_files
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model, save_model
 from macer.smoothing.sampling import Sampler
+from macer.system.errors import Mistake
 from macer.training.loop import train
 
 TEST = load("mnist-sample", "test")

@@ -16,10 +16,10 @@ from macer.certification.reach import (
     least_sigma,
     p_a_at,
 )
-from macer.errors import Mistake
 from macer.smoothing.bounds import BOUNDS, bound_named
 from macer.smoothing.confidence import radius_lower
 from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
+from macer.system.errors import Mistake
 
 WORDS = {Verdict.OPEN: "open", Verdict.ROBUST: "robust", Verdict.GIVEN_UP: "given up"}
 

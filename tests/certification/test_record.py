@@ -2,7 +2,7 @@ import pytest
 from journals import ENTRIES, record_of
 
 from macer.certification.journal import journal_line, read_journal
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from macer.certification.settings import as_images, as_inputs, check_settings
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 SHAPE = (1, 4, 4)
 

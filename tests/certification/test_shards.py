@@ -19,9 +19,9 @@ from macer.certification.shards import certify_together, gather, merge_journals
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
 from macer.reporting.logs import read_log
+from macer.system.errors import Mistake
 from macer.system.files import locked
 from macer.system.processes import Ranks
 

@@ -8,9 +8,9 @@ from torch import fx, nn
 
 from macer.certification.largest_radius import certify
 from macer.certification.smooth import Smooth
-from macer.errors import Mistake
 from macer.models.inference import for_inference
 from macer.smoothing.sampling import Sampler
+from macer.system.errors import Mistake
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)

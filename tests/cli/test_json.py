@@ -16,13 +16,13 @@ from schema import SIMPLE, matches, parts_of
 import macer
 from macer.cli.app import app, main
 from macer.cli.printing import plain, print_document
-from macer.errors import AuditFailed, Stopped
 from macer.experiments import demo
 from macer.models.networks import lenet
 from macer.reporting import log_table
 from macer.runs import zoo
 from macer.server import listening
 from macer.system import rates
+from macer.system.errors import AuditFailed, Stopped
 from macer.system.files import sha256_of_file
 
 PARTS = parts_of("json.md")

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from macer.data.arrays import as_split, class_names
 from macer.data.sets import Split, load
-from macer.errors import Mistake
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.training.loop import train
 
 SPLIT = tiny_split()

@@ -11,7 +11,7 @@ from data_files import refused
 from PIL import Image, ImageFile
 
 from macer.data.photograph import read_image, read_photograph, traits
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 
 def picture(size=(40, 24), mode="RGB", seed=0):

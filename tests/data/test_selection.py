@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 
 @given(st.integers(0, 30), st.none() | st.integers(0, 30), st.integers(1, 9))

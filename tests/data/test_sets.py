@@ -10,7 +10,7 @@ from data_files import IDX, refused, same, some_split, write_idx
 from macer.data import downloads, formats
 from macer.data.fingerprint import channel_statistics, fingerprint
 from macer.data.sets import DATASETS, Split, classes_of, data_folder, load, located
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 # law
 

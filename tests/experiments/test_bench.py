@@ -9,9 +9,9 @@ from scipy.stats import chi2_contingency
 
 from macer.certification.largest_radius import certify
 from macer.data.sets import load
-from macer.errors import Mistake
 from macer.experiments import bench
 from macer.system import rates
+from macer.system.errors import Mistake
 
 SIZES = {"images": 1, "n": 50, "device": torch.device("cpu")}
 LINE = r"{}: plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"

@@ -12,7 +12,6 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.data.sets import Rules, Split
-from macer.errors import Mistake
 from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
 from macer.losses import LOSSES
@@ -21,6 +20,7 @@ from macer.reporting.logs import CertificateLog, read_log
 from macer.reporting.scores import average_certified_radius, paired_difference, standard_error
 from macer.reporting.texts import with_error
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 from macer.training.loop import train
 from macer.training.step import Trainer
 

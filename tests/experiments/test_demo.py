@@ -8,12 +8,12 @@ import torch
 
 from macer.cli.app import main
 from macer.data.sets import Split, load
-from macer.errors import Mistake
 from macer.experiments import demo
 from macer.recipes import CertifyRecipe, TrainRecipe, named_recipe
 from macer.reporting.logs import read_log
 from macer.reporting.scores import average_certified_radius, paired_difference
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 
 CPU = torch.device("cpu")
 

@@ -9,10 +9,10 @@ import pytest
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.certification.certificate import ABSTAIN
-from macer.errors import Mistake
 from macer.experiments.from_python import open_run, report, train
 from macer.reporting.logs import read_log
 from macer.reporting.scores import average_certified_radius, certified_accuracy
+from macer.system.errors import Mistake
 
 NOTEBOOK = Path(__file__).parents[2] / "docs/guide/notebook.ipynb"
 FEW = {"n0": 10, "n": 100}

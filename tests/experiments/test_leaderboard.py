@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macer.errors import Mistake
 from macer.experiments import leaderboard
 from macer.experiments.leaderboard import check_log, figures, text_of
 from macer.reporting.leaderboard import FOLDER
 from macer.reporting.logs import CertificateLog, read_log
+from macer.system.errors import Mistake
 
 PUBLISHED = Path(__file__).parents[2] / "results/published"
 

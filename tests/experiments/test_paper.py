@@ -11,7 +11,6 @@ from examples import DATA
 from macer.cli.app import app, command_line
 from macer.cli.loss_flags import train_command
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.experiments.paper import (
     commands,
     differing,
@@ -25,6 +24,7 @@ from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe
 from macer.recipes.fields import MACER
 from macer.reporting.logs import read_log, select
 from macer.reporting.scores import average_certified_radius, certified_accuracy
+from macer.system.errors import Mistake
 
 TABLES = [f"table-{number}" for number in range(1, 14)]
 FIGURES = [f"figure-{number}" for number in range(1, 5)]

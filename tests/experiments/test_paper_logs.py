@@ -6,13 +6,13 @@ import pytest
 
 from macer.cli.app import main
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.experiments import paper_logs, paper_tables
 from macer.experiments.paper import item_names, papers_images, read_item
 from macer.experiments.paper_logs import results_folder, sources, stands, why_not
 from macer.experiments.paper_runs import Reproduction, find
 from macer.reporting.logs import read_log, select
 from macer.reporting.scores import average_certified_radius
+from macer.system.errors import Mistake
 
 NOWHERE = Path("no-runs")
 RUNS = {row.run(): row for name in item_names() for row in read_item(name).rows}

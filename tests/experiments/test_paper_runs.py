@@ -13,7 +13,6 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.experiments import paper_figures, paper_tables
 from macer.experiments import paper_runs as reproduction
 from macer.experiments.paper import Item, Row, item_names, only, papers_images, read_item
@@ -23,6 +22,7 @@ from macer.reporting import markup as forms
 from macer.reporting.logs import CertificateLog, select
 from macer.reporting.scores import average_certified_radius
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 
 CPU = torch.device("cpu")
 FEW = Selection(0, 8, 2)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from macer.errors import Mistake
 from macer.experiments.vary import read_values, variants
 from macer.losses import load_recipe
 from macer.recipes import Loss, TrainRecipe
+from macer.system.errors import Mistake
 
 
 def varied(*asked, recipe=None):

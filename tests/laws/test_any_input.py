@@ -12,8 +12,8 @@ from macer.certification.anytime import certify_anytime
 from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import Kind, certify, certify_kinds, predict
 from macer.certification.smooth import Smooth
-from macer.errors import Mistake
 from macer.smoothing import rows as probe
+from macer.system.errors import Mistake
 
 ANY = {"value_range": None}
 QUICK = {"sigma": 0.5, "n0": 50, "n": 500}

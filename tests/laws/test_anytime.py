@@ -23,8 +23,8 @@ from macer.certification.journal import read_journal
 from macer.certification.record import Record
 from macer.cli.app import main
 from macer.data.sets import load
-from macer.errors import AuditFailed
 from macer.smoothing.tally import Tally
+from macer.system.errors import AuditFailed
 
 NET = """
 import torch

@@ -16,9 +16,9 @@ from macer.certification.largest_radius import certify
 from macer.certification.settings import check_settings
 from macer.certification.target import Target, prepare
 from macer.data.sets import Split
-from macer.errors import AuditFailed
 from macer.smoothing.bounds import BOUNDS
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
+from macer.system.errors import AuditFailed
 
 SIGMA, N = 0.25, 1000
 SPLIT = Split(np.full((2, 1, 4, 4), 200, np.uint8), np.ones(2, np.int64))

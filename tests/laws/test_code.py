@@ -15,12 +15,12 @@ from tiny_models import tiny_recipe
 
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.recipes import named_recipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run, open_run
 from macer.runs.seals import ensure_key, key_file
 from macer.runs.trained_model import load_model, save_model
+from macer.system.errors import Mistake
 from macer.system.user_code import own_modules
 from macer.training.teachers import load_teachers
 

@@ -34,8 +34,8 @@ from macer.certification.table import write_table
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import classes_of, load
-from macer.errors import AuditFailed, Mistake
 from macer.smoothing.tally import Tally
+from macer.system.errors import AuditFailed, Mistake
 
 IMAGES = 16
 CPU = torch.device("cpu")

@@ -26,7 +26,7 @@ from hostile_case import Case
 from processes import surroundings
 
 from macer.cli.app import main
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 GROUPS = ("hostile_weights", "hostile_data", "hostile_texts")
 CASES: dict[str, Case] = {

@@ -17,10 +17,10 @@ from loss_batches import (
 from tiny_models import CLASSES, tiny, tiny_recipe
 
 from macer.attacks.noise import standardised_attack
-from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.catrs import accepted_copies, catrs, catrs_losses, expected_outputs
 from macer.losses.gaussian import gaussian_losses
+from macer.system.errors import Mistake
 
 
 def catrs_recipe(**changes):

@@ -4,10 +4,10 @@ import torch
 from loss_batches import EXTREMES, batch_of, extreme_logits, losses_of, random_logits
 from tiny_models import tiny_recipe, tiny_split
 
-from macer.errors import Mistake
 from macer.losses.denoising import denoising_losses
 from macer.losses.gaussian import gaussian_losses
 from macer.models.networks import Normalize
+from macer.system.errors import Mistake
 from macer.training.step import Trainer
 
 RECIPE = tiny_recipe(

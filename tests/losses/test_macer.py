@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from loss_batches import batch_of, losses_of
 from tiny_models import tiny_recipe
 
-from macer.errors import Mistake
 from macer.losses import macer_loss
 from macer.losses.gaussian import gaussian_losses
 from macer.losses.macer import macer_losses
+from macer.system.errors import Mistake
 
 PAPER = {"sigma": 0.25, "lam": 12.0, "gamma": 8.0, "beta": 16.0}
 

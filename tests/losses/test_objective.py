@@ -11,11 +11,11 @@ from typing import Any, Literal, Optional
 import pytest
 import torch
 
-from macer.errors import Mistake
 from macer.losses import LOSSES, completed, find_objective
 from macer.losses.objective import Setting, checked, settings_of
 from macer.recipes import Loss, TrainRecipe
 from macer.recipes.fields import FIELDS
+from macer.system.errors import Mistake
 from macer.system.ranges import Positive
 
 HEAD = "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"

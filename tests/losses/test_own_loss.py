@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from macer.cli.app import app, main
-from macer.errors import Mistake
 from macer.losses import Batch, find_objective
 from macer.losses.batch import one_per_image
 from macer.recipes import TrainRecipe, named_recipe
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 
 PAGE = (Path(__file__).parents[2] / "docs/guide/own-loss.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)

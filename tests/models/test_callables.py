@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from macer.errors import Mistake
 from macer.models.callables import CallableNetwork, as_network
+from macer.system.errors import Mistake
 
 BATCH = torch.tensor([[0.0, 1.0], [3.0, 2.0], [5.0, 4.0]])
 LOGITS = [[0.5, 1.5], [3.5, 2.5], [5.5, 4.5]]

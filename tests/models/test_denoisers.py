@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from macer.certification.largest_radius import certify
 from macer.certification.target import trained_target
-from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.denoisers import DENOISERS, Denoised, DnCNN
 from macer.models.networks import Normalize
@@ -21,6 +20,7 @@ from macer.runs.export import export_model
 from macer.runs.model_file import model_bytes
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.training.loop import train
 
 NETWORK = "tiny_models:tiny_with_batch_norm"

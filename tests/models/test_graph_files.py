@@ -14,10 +14,10 @@ from macer.certification.pack import pack
 from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.data.sets import load
-from macer.errors import Mistake
 from macer.models.graph_files import TORCHSCRIPT, graph_kind, network_of
 from macer.models.onnx_files import OnnxNetwork, check_onnx
 from macer.runs.trained_model import open_model
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 
 pytest.importorskip("onnxruntime")

@@ -8,11 +8,11 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from macer.errors import Mistake
 from macer.kernels.agreement import agree
 from macer.models.build import build_model
 from macer.models.inference import for_inference, resolve_precision
 from macer.models.networks import Normalize
+from macer.system.errors import Mistake
 
 CPU = torch.device("cpu")
 

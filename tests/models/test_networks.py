@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
-from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.networks import MODELS, Normalize
+from macer.system.errors import Mistake
 
 SHAPES = {"lenet": (1, 28, 28), "resnet50": (3, 64, 64)}
 CIFAR = (3, 32, 32)

@@ -15,10 +15,10 @@ from macer.certification.largest_radius import certify
 from macer.certification.target import Target, find_target
 from macer.cli.app import main
 from macer.data.sets import Split, classes_of, load
-from macer.errors import Mistake
 from macer.models.networks import lenet, resnet20
 from macer.models.normalisation import NORMALISATIONS, named_normalisation
 from macer.models.weights import read_weights
+from macer.system.errors import Mistake
 
 PIXELS = np.random.default_rng(0).integers(256, size=(3, 3, 32, 32), dtype=np.uint8)
 SPLIT = Split(PIXELS, np.arange(3))

@@ -10,9 +10,9 @@ import torch
 from hostile_weights import FILE, Stored, net, pickled, zipped
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.models.torch_files import read_torch_file
 from macer.models.weights import read_weights
+from macer.system.errors import Mistake
 from macer.system.pickles import read_pickle
 
 LEGACY = {"_use_new_zipfile_serialization": False}

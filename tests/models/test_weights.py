@@ -22,10 +22,10 @@ from foreign_files import (
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.networks import MODELS, resnet20
 from macer.models.weights import Placement, load_weights, read_weights
+from macer.system.errors import Mistake
 
 LEGACY = {"_use_new_zipfile_serialization": False}  # how torch wrote before version 1.6
 IDENTITY = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import (
     CertifyRecipe,
     Loss,
     TrainRecipe,
 )
+from macer.system.errors import Mistake
 
 PAPER = {
     "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,

@@ -6,7 +6,6 @@ import pytest
 from desk import from_command_line
 
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.losses import LOSSES, completed
 from macer.losses.objective import settings_of
 from macer.recipes import (
@@ -16,6 +15,7 @@ from macer.recipes import (
     read_recipe,
     recipe_names,
 )
+from macer.system.errors import Mistake
 
 PAPER = {
     "k": 16, "gamma": 8.0, "beta": 16.0, "epochs": 440, "batch": 64, "lr": 0.01,

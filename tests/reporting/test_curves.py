@@ -12,11 +12,11 @@ import pytest
 from examples import log_of, random_log
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting import curves as curves_module
 from macer.reporting.curves import conditions, draw, envelope, plot
 from macer.reporting.logs import select
 from macer.reporting.scores import certified_accuracy, curve
+from macer.system.errors import Mistake
 
 
 def test_conditions_tell_what_the_logs_share() -> None:

@@ -10,12 +10,12 @@ from schema import SIMPLE, matches, parts_of
 
 from macer.cli.app import command_line
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.evidence import check_evidence_path, source, write_evidence
 from macer.reporting.logs import read_log
 from macer.reporting.verdict import verdicts
 from macer.runs.names import JOURNAL, MANIFEST, TABLE
+from macer.system.errors import Mistake
 
 PARTS = parts_of("evidence.md")
 

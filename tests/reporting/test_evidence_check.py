@@ -11,8 +11,8 @@ from evidence_run import evidence_of, write_run
 from journals import rewrite
 
 from macer.data.selection import Selection
-from macer.errors import AuditFailed, Mistake
 from macer.reporting.evidence_check import check_evidence, parse_evidence, read_evidence
+from macer.system.errors import AuditFailed, Mistake
 
 Way = tuple[str | int, ...]
 

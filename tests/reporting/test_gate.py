@@ -7,7 +7,6 @@ import pytest
 from examples import log_of, random_log, with_classes
 from scipy.stats import beta, binom
 
-from macer.errors import Mistake
 from macer.reporting.gate import (
     Build,
     accuracy,
@@ -21,6 +20,7 @@ from macer.reporting.gate import (
     worst_class,
 )
 from macer.reporting.logs import CertificateLog
+from macer.system.errors import Mistake
 
 LEVEL = 0.05
 BUILDS = 10_000

@@ -10,10 +10,10 @@ from scipy.stats import norm
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.reporting import history
 from macer.reporting.history import History, Look, csv, notes, plot, read_history, rows
 from macer.runs.run import Run, open_run
+from macer.system.errors import Mistake
 from macer.training.loop import train
 from macer.training.speed import epoch_seconds
 from macer.training.validation import Validation

@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from macer.errors import Mistake
 from macer.reporting.gate import Requirement
 from macer.reporting.junit import write_junit
+from macer.system.errors import Mistake
 
 PASSED = Requirement("accuracy", True, 0.5, 0.6, 0.7, 100, "is at least 0.6")
 FAILED = Requirement("worst class", False, 0.5, 0.4, 0.5, 10, 'class <3> & "cat"\x1b is the worst')

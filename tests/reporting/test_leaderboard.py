@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting import leaderboard
 from macer.reporting.leaderboard import Score, board, boards, entries, other_leagues, ranked
 from macer.reporting.logs import read_log, select
 from macer.reporting.tables import RADII, tabulate
 from macer.runs.zoo import shipped_certificates, zoo_names
+from macer.system.errors import Mistake
 
 RESULTS = Path(__file__).parents[2] / "results"
 

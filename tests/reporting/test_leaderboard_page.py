@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.reporting.leaderboard import boards, other_leagues
 from macer.reporting.leaderboard_page import write_leaderboard
+from macer.system.errors import Mistake
 
 
 class Page(HTMLParser):

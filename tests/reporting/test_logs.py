@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.log_rows import clock_seconds
 from macer.reporting.logs import CertificateLog, describe_images, read_log, select
+from macer.system.errors import Mistake
 
 DATA = Path(__file__).parents[1] / "support/logs"
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime"

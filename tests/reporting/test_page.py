@@ -12,7 +12,6 @@ from evidence_run import source_of, write_run
 from examples import published_logs, random_log, with_classes
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.evidence import LIMITS, Source, hashes
 from macer.reporting.intervals import interval_text
 from macer.reporting.logs import CertificateLog
@@ -22,6 +21,7 @@ from macer.reporting.provenance import Provenance
 from macer.reporting.scores import average_certified_radius, curve, outcomes
 from macer.reporting.tables import tabulate
 from macer.reporting.verdict import verdicts
+from macer.system.errors import Mistake
 
 SIGMAS = (0.25, 0.5, 1.0)  # of the published logs
 MODEL = Provenance("a", "macer", "<script>alert(1)", "cifar10", "0", "ab" * 32, "cd" * 32)

@@ -12,9 +12,9 @@ from PIL import Image
 
 from macer.data.fingerprint import fingerprint
 from macer.data.sets import load
-from macer.errors import Mistake
 from macer.reporting.evidence import Source
 from macer.reporting.pictures import MOST_ROWS, PATCH, noise, patch, pictures, spread
+from macer.system.errors import Mistake
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from desk import LOGS
 
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.reporting.print_page import BROWSERS, find_browser, print_page
+from macer.system.errors import Mistake
 
 PRINTS = """#!/bin/sh
 for argument; do

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from macer.errors import Mistake
 from macer.reporting.provenance import Provenance, provenance
+from macer.system.errors import Mistake
 
 RECIPE = {"loss": "macer", "model": "lenet", "dataset": "mnist", "seed": 0, "sigma": 0.5}
 

@@ -8,7 +8,6 @@ import pytest
 from examples import log_of, published_logs, random_log, with_classes
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.reporting.scores import (
     average_certified_radius,
@@ -21,6 +20,7 @@ from macer.reporting.scores import (
     usual_radii,
 )
 from macer.runs.zoo import shipped_certificates
+from macer.system.errors import Mistake
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from macer.cli.printing import print_report
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.intervals import Interval, acr_interval, interval_text, share_intervals
 from macer.reporting.logs import CertificateLog, select
 from macer.reporting.scores import average_certified_radius, certified_accuracy, paired_difference
 from macer.reporting.tables import cells, csv, latex, markdown, tabulate, terminal
+from macer.system.errors import Mistake
 
 
 @pytest.fixture(scope="module")

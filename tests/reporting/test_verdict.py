@@ -8,7 +8,6 @@ import pytest
 from examples import log_of, published_logs, random_log, with_classes
 from scipy.stats import beta
 
-from macer.errors import Mistake
 from macer.reporting.gate import Build, accuracy
 from macer.reporting.logs import CertificateLog
 from macer.reporting.verdict import (
@@ -19,6 +18,7 @@ from macer.reporting.verdict import (
     share_text,
     verdicts,
 )
+from macer.system.errors import Mistake
 
 SETTINGS = {"sigma": 0.5, "n": 1000, "alpha": 0.001}
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from tiny_models import tiny_recipe
 
-from macer.errors import Mistake
 from macer.runs.checkpoints import load_checkpoint, save_checkpoint
 from macer.runs.run import Run, open_run
+from macer.system.errors import Mistake
 
 
 def new_run(folder: Path) -> Run:

@@ -12,13 +12,13 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.certification.target import find_target
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.export import export_model, rounded
 from macer.runs.model_file import ModelCard
 from macer.runs.run import open_run
 from macer.runs.trained_model import load_model, save_model
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 
 pytestmark = pytest.mark.usefixtures("tiny_networks")

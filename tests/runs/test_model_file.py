@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from tiny_models import CLASSES
 
 from macer.cli.app import main
-from macer.errors import Mistake
 from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import load_model, save_model
+from macer.system.errors import Mistake
 
 CARD = ModelCard(
     architecture="tiny",

@@ -9,13 +9,13 @@ from safetensors.torch import save_file
 from tiny_models import CLASSES, tiny_recipe
 
 from macer import __version__
-from macer.errors import Mistake
 from macer.losses import completed
 from macer.runs.checkpoints import save_checkpoint
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run, open_run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.commit import commit
+from macer.system.errors import Mistake
 from macer.system.files import locked
 
 pytestmark = pytest.mark.usefixtures("tiny_networks")

@@ -15,13 +15,13 @@ from macer.certification.journal import read_journal
 from macer.certification.largest_radius import certify
 from macer.cli.app import app, main
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.reporting.zoo_table import HEADER, catalogue
 from macer.runs import zoo
 from macer.runs.export import export_model
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model, save_model
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.training.loop import train
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from macer.errors import Mistake
 from macer.server.limits import Door, Keys, Limits, Refusal, read_keys
+from macer.system.errors import Mistake
 
 KEYS = ["first-key-of-the-house", "second-key-of-the-house"]
 

@@ -9,7 +9,6 @@ import torch
 from scipy.special import betainc, betaincinv
 from scipy.stats import beta, binom
 
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
 from macer.smoothing.bounds import BOUNDS, bound_named
 from macer.smoothing.confidence import (
@@ -19,6 +18,7 @@ from macer.smoothing.confidence import (
     hoeffding_lower,
 )
 from macer.smoothing.tally import SOFT_UNIT, Tally
+from macer.system.errors import Mistake
 
 mpmath.mp.dps = 40
 

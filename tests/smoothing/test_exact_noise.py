@@ -18,11 +18,11 @@ from macer.certification.largest_radius import (
     predict,
 )
 from macer.certification.smooth import Smooth
-from macer.errors import Mistake
 from macer.smoothing import exact_noise as exact
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.exact_noise import BITS, levels, threshold
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 
 SIGMAS = [0.12, 0.25, 0.5, 1.0]
 

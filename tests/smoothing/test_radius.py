@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macer.errors import Mistake
 from macer.smoothing.confidence import clopper_pearson_lower, radius_lower
 from macer.smoothing.radius import certified_radius
+from macer.system.errors import Mistake
 
 mpmath.mp.dps = 40
 

@@ -12,10 +12,10 @@ from torch import nn
 from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import certify, predict
 from macer.certification.smooth import Smooth
-from macer.errors import Mistake
 from macer.kernels.agreement import FEW
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.rows import EXCHANGES, check_rows
+from macer.system.errors import Mistake
 
 IMAGES = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
 LINE = "the model must give an image the same logits in any company and at any time"

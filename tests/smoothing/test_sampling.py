@@ -7,12 +7,12 @@ from scipy.stats import norm
 from torch import nn
 
 from macer.certification.largest_radius import certify
-from macer.errors import Mistake
 from macer.models.modes import network_dtype
 from macer.smoothing.copies import Chunks, NoisyCopies
 from macer.smoothing.sampling import Sampler, network_rows
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT
+from macer.system.errors import Mistake
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 

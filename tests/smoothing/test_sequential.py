@@ -12,7 +12,6 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from macer.errors import Mistake
 from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.sequential import (
     Verdict,
@@ -23,6 +22,7 @@ from macer.smoothing.sequential import (
     threshold,
     verdicts,
 )
+from macer.system.errors import Mistake
 
 ALPHA = 0.001
 N_MAX = 100_000

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from macer.certification.largest_radius import certify
-from macer.errors import Stopped
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose
 from macer.smoothing.threads import in_threads, networks_for_threads
+from macer.system.errors import Stopped
 from macer.system.signals import sigterm_raises
 
 

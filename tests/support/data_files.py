@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from macer.data.sets import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 IDX = {"train": "train", "test": "t10k"}
 

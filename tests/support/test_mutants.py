@@ -49,7 +49,7 @@ def test_a_change_that_is_no_bug_survives_and_tests_that_do_not_end_are_told(mon
 
 def test_only_a_failure_is_a_notice(monkeypatch, capsys):
     """A bug that passes and one with which the tests do not end are both told."""
-    bug = Mutant("errors.py", '"""', '"""', "support/test_mutants.py")
+    bug = Mutant("system/errors.py", '"""', '"""', "support/test_mutants.py")
     bugs = {name: bug._replace(wrong=name) for name in OUTCOMES}
     monkeypatch.setattr(mutation, "outcome", lambda mutant: OUTCOMES[mutant.wrong])
     assert mutation.main(bugs, ["fails"]) == 0
@@ -64,7 +64,7 @@ OUTCOMES = {"fails": NOTICED, "passes": SURVIVES, "hangs": NO_END}
 
 
 def test_the_parts_together_are_all_bugs(monkeypatch, capsys):
-    bug = Mutant("errors.py", '"""', '"""', "support/test_mutants.py")
+    bug = Mutant("system/errors.py", '"""', '"""', "support/test_mutants.py")
     bugs = {f"bug {i}": bug for i in range(7)}
     monkeypatch.setattr(mutation, "outcome", lambda _: NOTICED)
     for number in (5, 6, 7):  # as commits are counted

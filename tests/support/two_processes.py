@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
-from macer.errors import Stopped
 from macer.recipes import TrainRecipe
+from macer.system.errors import Stopped
 from macer.system.processes import Ranks, joined
 from macer.training.loop import train
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import (
     locked,
     read_file,

@@ -11,8 +11,8 @@ from tiny_models import CLASSES, tiny, tiny_recipe, tiny_split
 from two_processes import NORMED, SAME, TASKS
 
 from macer.cli.app import main
-from macer.errors import Mistake, OtherProcessFailed
 from macer.runs.run import Run
+from macer.system.errors import Mistake, OtherProcessFailed
 from macer.system.processes import (
     SINGLE,
     Ranks,

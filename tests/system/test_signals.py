@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from macer.errors import Stopped
+from macer.system.errors import Stopped
 from macer.system.signals import catching_signals, signals_deferred, sigterm_raises
 
 BOTH = (signal.SIGTERM, signal.SIGINT)

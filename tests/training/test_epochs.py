@@ -5,8 +5,8 @@ from reference import sun_weight
 from tiny_models import tiny_recipe
 from torch import nn
 
-from macer.errors import Mistake
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 from macer.training.epochs import (
     WEIGHT_SAMPLES,
     epoch_order,

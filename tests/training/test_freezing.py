@@ -5,10 +5,10 @@ import torch
 from loss_batches import in_place_of
 from tiny_models import tiny_recipe, tiny_split
 
-from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.models.build import build_model
+from macer.system.errors import Mistake
 from macer.training.step import Trainer
 
 NETWORK = "tiny_models:tiny_with_batch_norm"

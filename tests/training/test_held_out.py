@@ -12,10 +12,10 @@ from macer.certification.journal import read_journal
 from macer.certification.largest_radius import certify
 from macer.cli.app import main
 from macer.data.sets import Split, load
-from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe
 from macer.reporting.logs import describe_images, read_log
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 
 TRAIN = ["train", "sample/gaussian", "--dataset", "mnist", "--labelled", "0", "--epochs", "2"]

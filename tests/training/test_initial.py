@@ -13,13 +13,13 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.certification.largest_radius import certify
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.losses import LOSSES
 from macer.losses.macer import macer
 from macer.models.build import build_model
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.training import loop
 from macer.training.loop import train

@@ -21,13 +21,13 @@ from processes import surroundings
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.data.sets import Split, load
-from macer.errors import Mistake, Stopped
 from macer.losses import LOSSES
 from macer.losses.catrs import catrs
 from macer.losses.macer import macer
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model, save_model
+from macer.system.errors import Mistake, Stopped
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
 from macer.training import saver

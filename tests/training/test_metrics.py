@@ -3,7 +3,7 @@ import sys
 import pytest
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.training.loop import train
 from macer.training.metrics import watching
 

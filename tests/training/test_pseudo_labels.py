@@ -7,9 +7,9 @@ from tiny_models import tiny_recipe, tiny_split
 from torch import nn
 
 from macer.data.sets import load
-from macer.errors import Mistake
 from macer.recipes import named_recipe, run_name
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.system.errors import Mistake
 from macer.training.pseudo_labels import (
     HIDDEN,
     SAMPLES,

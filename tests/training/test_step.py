@@ -9,12 +9,12 @@ from loss_batches import batch_of, in_place_of, losses_of
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 from torch.special import ndtri
 
-from macer.errors import Mistake
 from macer.losses import LOSSES, find_objective
 from macer.losses.macer import macer
 from macer.models.build import build_model
 from macer.recipes.schedules import learning_rate, trade_off
 from macer.smoothing.streams import Purpose, fill_normal, stream
+from macer.system.errors import Mistake
 from macer.training.step import Trainer
 
 BATCH_NORM = "tiny_models:tiny_with_batch_norm"

@@ -5,9 +5,9 @@ import pytest
 import torch
 from tiny_models import CLASSES, tiny_recipe
 
-from macer.errors import Mistake
 from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import save_model
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.training.teachers import load_teachers
 

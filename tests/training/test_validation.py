@@ -8,8 +8,8 @@ from tiny_models import tiny_recipe, tiny_split
 from torch import nn
 
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.system.errors import Mistake
 from macer.training.validation import Validation, validate
 from macer.training.votes import ROWS
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from macer.attacks.geometry import in_ball, in_box, norm, rounded_inside, unit
-from macer.errors import Mistake
 from macer.models.modes import evaluating, network_dtype
+from macer.system.errors import Mistake
 
 # Step size of DDN in its last step.  [Rony+19]
 _LAST_ALPHA = 0.01

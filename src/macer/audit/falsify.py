@@ -22,11 +22,11 @@ from macer.certification.record import Record
 from macer.certification.settings import as_images
 from macer.certification.target import PreparedModel, Target, is_onnx
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.recipes import check_seed
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.system.errors import Mistake
 
 # Noisy copies in one backward pass, which keeps the activations of all of them in memory.
 _ROWS = 256

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from macer.audit.falsify import Search
 from macer.audit.judge import LEVEL, Trial
 from macer.certification.journal import Contents
-from macer.errors import AuditFailed
+from macer.system.errors import AuditFailed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from macer.certification.header import Header
 from macer.certification.journal import Contents
 from macer.certification.record import Record
 from macer.certification.settings import check_settings
-from macer.errors import Mistake
 from macer.smoothing.bounds import READINGS, SOFT_READINGS
+from macer.system.errors import Mistake
 
 
 def read_counts(folder: Path) -> Contents:

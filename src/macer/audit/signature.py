@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from macer.errors import AuditFailed, Mistake
+from macer.system.errors import AuditFailed, Mistake
 
 NAMESPACE = "macer"  # a signature made for another purpose does not count
 _SECONDS = 60

@@ -21,13 +21,13 @@ from macer.certification.table import table_lines
 from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
-from macer.errors import AuditFailed, Mistake
 from macer.recipes import CertifyRecipe
 from macer.runs.names import JOURNAL
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sequential import looks
 from macer.smoothing.tally import SOFT_UNIT, Tally
+from macer.system.errors import AuditFailed, Mistake
 from macer.system.processor import instruction_set
 
 # How far a bound or radius that is computed again may be off, relative to itself and to σ: on other

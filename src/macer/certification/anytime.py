@@ -16,7 +16,6 @@ from macer.certification.settings import (
     check_settings,
     least_n,
 )
-from macer.errors import Mistake
 from macer.models.callables import Classifier, as_network
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import bound_named
@@ -25,6 +24,7 @@ from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.sequential import next_look
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import Tally
+from macer.system.errors import Mistake
 
 ANYTIME = "anytime"
 

@@ -11,11 +11,11 @@ from scipy.special import bdtrc
 from torch import Tensor
 
 from macer.certification.certificate import ABSTAIN, Certificate
-from macer.errors import Mistake
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.confidence import radius_lower
 from macer.smoothing.sequential import Verdict, threshold, verdicts
 from macer.smoothing.tally import Tally
+from macer.system.errors import Mistake
 
 
 def selected_classes(counts0: Tally, bound: str) -> Tensor:

@@ -24,10 +24,10 @@ from macer.certification.target import PreparedModel
 from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import pixels_sha256
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
 from macer.smoothing.sampling import Progress, Sampler, block_size
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.system.progress import bar, note
 from macer.system.signals import sigterm_raises

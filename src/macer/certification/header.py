@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
 
-from macer.errors import Mistake
 from macer.recipes import MOST_VOTES, CertifyRecipe
+from macer.system.errors import Mistake
 
 OutputRow = Sequence[
     float | None

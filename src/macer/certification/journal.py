@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from macer.certification.header import Header, difference
 from macer.certification.record import Record
 from macer.certification.scope import Scope, images_of, read_scope, scope_of
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import locked, remove_leftovers, write_atomically
 from macer.system.signals import signals_deferred
 

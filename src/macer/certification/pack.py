@@ -10,13 +10,13 @@ from torch import nn
 
 from macer.certification.target import Target, find_target, is_trained
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.models.graph_files import GRAPHS, TORCHSCRIPT, graph_kind
 from macer.models.networks import Normalize
 from macer.runs.model_file import ModelCard, model_bytes
 from macer.runs.run import Run, new_run
 from macer.runs.seals import sealed
 from macer.runs.trained_model import GRAPH
+from macer.system.errors import Mistake
 from macer.system.files import read_file, write_atomically
 from macer.system.user_code import own_modules
 

@@ -29,13 +29,13 @@ from macer.certification.watch import watched
 from macer.data.image_files import middle_of
 from macer.data.photograph import opened_image, photograph_of, without_warnings
 from macer.data.sets import DATASETS, size_of
-from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.runs.model_file import ModelCard
 from macer.runs.names import JOURNAL
 from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.sequential import check_radius
+from macer.system.errors import Mistake
 from macer.system.progress import bar
 from macer.system.text import shape_text
 

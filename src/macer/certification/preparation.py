@@ -14,13 +14,13 @@ from macer.certification.settings import check_settings
 from macer.certification.target import Target, prepare
 from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import CertifyRecipe
 from macer.smoothing.bounds import READINGS
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import network_rows
 from macer.smoothing.sequential import check_radius
+from macer.system.errors import Mistake
 from macer.system.processor import instruction_set
 from macer.system.text import shape_text
 

@@ -10,12 +10,12 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.confidence import Floats, radius_lower
 from macer.smoothing.sequential import Verdict, looks, reaches, threshold, verdicts
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
+from macer.system.errors import Mistake
 
 VOTES = "clopper-pearson"  # the bound of certificates unless another is named
 LEAST_SHARE = 1e-15  # of all images: fewer are left out when the sequential test is followed

@@ -7,8 +7,8 @@ from typing import Any
 
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.certification.header import LARGEST_RADIUS, is_number, is_whole
-from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
+from macer.system.errors import Mistake
 
 _LARGEST_COUNT = 2**62
 

@@ -6,7 +6,7 @@ before it has the first certificate, so that a reader can tell which certificate
 
 from collections.abc import Iterable, Sequence
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 Range = tuple[int, int, int]
 Scope = tuple[Range, ...]

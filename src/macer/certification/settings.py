@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from macer.errors import Mistake
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
+from macer.system.errors import Mistake
 from macer.system.typed import wrong
 
 ImageArray = Tensor | NDArray[Any]

@@ -12,8 +12,8 @@ from macer.certification.journal import Contents, Records, open_journal, read_jo
 from macer.certification.record import Record
 from macer.certification.scope import images_of
 from macer.certification.table import write_table
-from macer.errors import Mistake
 from macer.runs.names import JOURNAL, PARTS, TABLE
+from macer.system.errors import Mistake
 from macer.system.files import locked
 from macer.system.processes import SINGLE, Ranks
 

@@ -16,12 +16,12 @@ from macer.certification.settings import (
     as_tensor,
     checked_range,
 )
-from macer.errors import Mistake
 from macer.kernels.graph import tensors_of
 from macer.models.callables import CallableNetwork, Classifier, as_network
 from macer.models.inference import for_inference, resolve_precision
 from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
+from macer.system.errors import Mistake
 
 
 class Smooth:

@@ -13,7 +13,6 @@ from macer.certification.authority import outputs_of, with_code
 from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agree
 from macer.data.arrays import class_names
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.models.build import build_model, normalised
 from macer.models.graph_files import ONNX, graph_kind, network_of
 from macer.models.inference import for_inference
@@ -24,6 +23,7 @@ from macer.models.weights import load_weights, read_weights
 from macer.runs.model_file import ModelCard, digest_of_tensors
 from macer.runs.trained_model import open_model
 from macer.runs.zoo import in_zoo, nearest_model, zoo_file
+from macer.system.errors import Mistake
 from macer.system.files import read_file
 from macer.system.progress import bar
 from macer.system.user_code import names_a_function

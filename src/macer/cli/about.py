@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Result, print_line, print_table, print_text
-from macer.errors import Mistake
 from macer.recipes import Whole, named_recipe
 from macer.recipes.named import (
     measured_acr,
@@ -13,6 +12,7 @@ from macer.recipes.named import (
     recipe_text,
     trained_before,
 )
+from macer.system.errors import Mistake
 from macer.system.progress import note
 
 

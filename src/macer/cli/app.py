@@ -26,8 +26,8 @@ from macer.cli.report import history, report
 from macer.cli.rescore import rescore
 from macer.cli.serve import serve
 from macer.cli.train import export, train
-from macer.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.commit import commit, shortened
+from macer.system.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
 from macer.system.progress import first_sign
 from macer.system.text import one_line

@@ -19,10 +19,10 @@ from macer.cli.parameters import (
     chosen_device,
 )
 from macer.cli.printing import Result, print_line
-from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.names import TABLE
 from macer.runs.zoo import certificates_folder, in_zoo, passed_over
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     import torch

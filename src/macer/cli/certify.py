@@ -23,10 +23,10 @@ from macer.cli.parameters import (
     chosen_device,
 )
 from macer.cli.printing import Result, print_line, print_report
-from macer.errors import Mistake, Stopped
 from macer.recipes import CertifyRecipe, Whole
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL
 from macer.runs.zoo import in_zoo, user_folder
+from macer.system.errors import Mistake, Stopped
 from macer.system.processes import joined
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from macer.cli.parameters import (
     chosen_device,
 )
 from macer.cli.printing import Result, print_line, print_report, print_table
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
+from macer.system.errors import Mistake
 
 
 def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.cli.printing import Result, print_line
-from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     from macer.data.selection import Selection

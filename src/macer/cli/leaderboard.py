@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from macer.cli.printing import Result, print_line, print_table, print_text
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     from macer.reporting.leaderboard import Board

@@ -14,11 +14,11 @@ from cyclopts.config import Dict
 from docstring_parser import parse
 
 from macer.cli.train import is_run, train
-from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, read_recipe
 from macer.recipes.fields import FIELDS, MACER, whole_number
 from macer.recipes.loss import as_loss
 from macer.recipes.named import check_fields, naming
+from macer.system.errors import Mistake
 from macer.system.typed import kind_of
 from macer.system.user_code import check_admitted, nearest
 

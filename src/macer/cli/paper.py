@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Form, Result, print_line, print_table, print_text
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, Whole
 from macer.reporting.figures import check_picture
+from macer.system.errors import Mistake
 from macer.system.progress import note
 
 if TYPE_CHECKING:

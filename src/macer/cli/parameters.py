@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from macer.errors import Mistake
 from macer.recipes import Whole
+from macer.system.errors import Mistake
 from macer.system.processes import started_by_torchrun
 
 if TYPE_CHECKING:

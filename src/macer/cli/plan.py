@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
 from macer.cli.printing import Result, print_line, print_table
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe, Whole
+from macer.system.errors import Mistake
 from macer.system.text import duration, rate_text, shape_text
 
 if TYPE_CHECKING:

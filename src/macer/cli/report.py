@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
-from macer.errors import Mistake
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     from macer.data.selection import Selection

@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Device, Precision, chosen_device
 from macer.cli.printing import Result, print_line
-from macer.errors import Mistake
 from macer.recipes import Whole
+from macer.system.errors import Mistake
 
 DEFAULT = ("zoo:mnist-0.25", "zoo:mnist-0.50", "zoo:mnist-1.00")
 

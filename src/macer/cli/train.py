@@ -20,10 +20,10 @@ from macer.cli.parameters import (
     chosen_device,
 )
 from macer.cli.printing import Result, print_line
-from macer.errors import Mistake
 from macer.recipes import Loss, TrainRecipe, Whole, recipe_names, run_name
 from macer.recipes.fields import MACER
 from macer.runs.names import MANIFEST
+from macer.system.errors import Mistake
 from macer.system.processes import joined
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS
 from macer.data.split import ARRAYS, Images, Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.text import shape_text
 from macer.system.typed import shown, wrong
 

@@ -11,7 +11,7 @@ from macer.data.downloads import SOURCES
 from macer.data.image_files import ImageFiles
 from macer.data.image_folder import image_classes
 from macer.data.split import SPLITS, Images, Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 
 class Layout(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.system.progress import bar
 

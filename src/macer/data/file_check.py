@@ -22,7 +22,7 @@ from macer.data.photograph import (
     without_warnings,
 )
 from macer.data.split import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.progress import bar
 
 _BLOCK = 1024  # files that wait for a thread at once

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from macer.data.split import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import opened, read_file
 from macer.system.pickles import Call, RefusedName, read_pickle
 

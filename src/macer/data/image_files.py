@@ -24,7 +24,7 @@ from macer.data.photograph import (
     whole_image,
 )
 from macer.data.split import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from macer.data.photograph import KINDS
 from macer.data.split import SPLITS
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 MAX_CLASSES = 1 << 16
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from macer.data.arrays import as_split, class_names
 from macer.data.split import SPLITS, Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.user_code import first_line, import_function
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import opened
 
 if TYPE_CHECKING:

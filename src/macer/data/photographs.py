@@ -20,7 +20,7 @@ from macer.data.account import Account
 from macer.data.image_folder import Listing, image_classes, listed
 from macer.data.photograph import THREADS, Size, Traits, read_photograph, traits, without_warnings
 from macer.data.split import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.system.progress import bar
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 
 @dataclass(frozen=True)

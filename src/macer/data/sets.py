@@ -16,7 +16,7 @@ from macer.data.photograph import Size
 from macer.data.photographs import Rules, read_photographs
 from macer.data.split import SPLITS, Split
 from macer.data.svhn import read_svhn
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.typed import require_type
 from macer.system.user_code import names_a_function, nearest
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from macer.data.split import Split
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import read_file
 
 _LARGEST = 1 << 29  # bytes, unzipped or not; the training images take 225,000,000

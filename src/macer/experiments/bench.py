@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from macer.certification.largest_radius import certify
 from macer.certification.settings import check_settings
 from macer.data.sets import load
-from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.inference import for_inference
 from macer.models.networks import LeNet
+from macer.system.errors import Mistake
 from macer.system.rates import Measured, comparison, matrix_rate, median_seconds, operations, place
 
 SIGMA = 0.25

@@ -14,7 +14,6 @@ from macer.certification.settings import check_settings
 from macer.certification.target import trained_target
 from macer.data.selection import Selection
 from macer.data.sets import Rules, Split, load
-from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
@@ -24,6 +23,7 @@ from macer.reporting.texts import setting, signed_with_error, thousands, with_er
 from macer.runs.names import HELD_OUT
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
 from macer.training.loop import train

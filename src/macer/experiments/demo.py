@@ -10,13 +10,13 @@ from macer.certification.preparation import plan_certification
 from macer.certification.target import find_target
 from macer.data.selection import Selection
 from macer.data.sets import classes_of, load
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, named_recipe
 from macer.reporting.curves import plot
 from macer.reporting.logs import CertificateLog, read_log
 from macer.reporting.page import write_page
 from macer.reporting.provenance import provenance
 from macer.reporting.scores import paired_difference
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.training.loop import train
 

@@ -17,13 +17,13 @@ from macer.data.arrays import Data, as_split, class_names
 from macer.data.selection import Selection
 from macer.data.sets import Split, load
 from macer.data.split import ARRAYS
-from macer.errors import Mistake
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.log_table import LogTable, log_table
 from macer.runs.data_code import data_home
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics, Run
 from macer.runs.trained_model import load_model
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 from macer.training import loop
 from macer.training.arguments import given_device

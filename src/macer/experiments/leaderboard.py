@@ -21,7 +21,6 @@ import numpy as np
 from macer.audit.rescore import read_counts, rescored
 from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.intervals import PRINTED, largest_radius
 from macer.reporting.leaderboard import (
     COUNT,
@@ -45,6 +44,7 @@ from macer.reporting.scores import (
 )
 from macer.reporting.tables import RADII
 from macer.runs.zoo import shipped_certificates
+from macer.system.errors import Mistake
 from macer.system.files import write_file
 
 DIGITS = 6  # of stored figures: what summation leaves the same on every machine

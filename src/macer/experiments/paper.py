@@ -9,9 +9,9 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.losses import completed, load_recipe
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, run_name
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
 PUBLISHED = files("macer") / "assets" / "paper"

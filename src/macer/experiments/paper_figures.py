@@ -7,7 +7,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from macer.errors import Mistake
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_logs import Stand
 from macer.experiments.paper_runs import Reproduction
@@ -23,6 +22,7 @@ from macer.reporting.figures import (
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import average_certified_radius, curve
 from macer.runs.names import soft_beta
+from macer.system.errors import Mistake
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.experiments.paper import Item, Row, differing
 from macer.losses import load_recipe
 from macer.recipes import TrainRecipe
@@ -21,6 +20,7 @@ from macer.reporting.logs import CertificateLog, read_log, select
 from macer.reporting.scores import Difference, paired_difference
 from macer.reporting.texts import setting
 from macer.runs.names import soft_folder
+from macer.system.errors import Mistake
 from macer.system.text import duration
 
 _PACKAGE = Path(__file__).parents[1]

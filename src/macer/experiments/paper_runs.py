@@ -11,7 +11,6 @@ from macer.certification.journal import read_journal
 from macer.certification.settings import check_settings
 from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
-from macer.errors import Mistake
 from macer.experiments.compare import Examination, certified
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
 from macer.experiments.paper_logs import Stand, plain_setting, stands, why_not
@@ -19,6 +18,7 @@ from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.training.loop import train
 

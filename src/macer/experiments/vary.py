@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.recipes.fields import FIELDS
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
 MOST_VARIANTS = 1000  # more are a typing error: each is a training

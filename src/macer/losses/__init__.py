@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from macer.errors import Mistake
 from macer.losses.batch import Batch
 from macer.losses.catrs import catrs
 from macer.losses.consistency import consistency
@@ -19,6 +18,7 @@ from macer.losses.stability import stability
 from macer.losses.sun import sun, sun_phase
 from macer.recipes import TrainRecipe, named_recipe
 from macer.recipes.named import naming
+from macer.system.errors import Mistake
 from macer.system.user_code import import_function, names_a_function, nearest
 
 LOSSES: dict[str, Objective] = {

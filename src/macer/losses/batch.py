@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
+from macer.system.errors import Mistake
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from macer.attacks.images import noisy_logits
 from macer.attacks.noise import standardised_attack
-from macer.errors import Mistake
 from macer.losses.batch import Batch, at_least_float32
 from macer.recipes.fields import Steps
+from macer.system.errors import Mistake
 from macer.system.ranges import NonNegative, Positive
 
 

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.losses.batch import Batch, at_least_float32
 from macer.losses.gaussian import gaussian_losses
 from macer.models.denoisers import Denoised
 from macer.models.networks import Normalize
+from macer.system.errors import Mistake
 from macer.system.ranges import NonNegative
 
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor
 
-from macer.errors import Mistake
 from macer.recipes.fields import FIELDS
 from macer.recipes.loss import NAME, Loss
+from macer.system.errors import Mistake
 from macer.system.ranges import check_ranges
 from macer.system.typed import is_simple, kind_of, may_be_none, shown, typed_values
 from macer.system.user_code import nearest

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.kernels.agreement import logits_of
 from macer.models.denoisers import with_denoiser
 from macer.models.networks import MODELS, Normalize
+from macer.system.errors import Mistake
 from macer.system.text import shape_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.kernels.agreement import logits_of
+from macer.system.errors import Mistake
 
 Classifier = nn.Module | Callable[[NDArray[np.float32]], Any]
 

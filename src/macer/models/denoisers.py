@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
 

@@ -10,8 +10,8 @@ from re import fullmatch
 import torch
 from torch import nn
 
-from macer.errors import Mistake
 from macer.models.onnx_files import OnnxNetwork
+from macer.system.errors import Mistake
 from macer.system.files import opened
 from macer.system.user_code import first_line
 

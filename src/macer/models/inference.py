@@ -9,7 +9,6 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from macer.errors import Mistake
 from macer.kernels.agreement import agree, few_images
 from macer.kernels.fuse_inference import fused
 from macer.kernels.graph import (
@@ -22,6 +21,7 @@ from macer.kernels.layers import FloatLinear
 from macer.kernels.padding import padded
 from macer.models.modes import has_hooks
 from macer.models.probe import check_calls, check_model
+from macer.system.errors import Mistake
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from macer.errors import Mistake
 from macer.models.mobilenet import mobilenetv2, mobilenetv2_same
+from macer.system.errors import Mistake
 
 
 class Normalize(nn.Module):

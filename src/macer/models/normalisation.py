@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import torch
 
-from macer.errors import Mistake
 from macer.models.weights import Placement, Weights
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.user_code import nearest
 

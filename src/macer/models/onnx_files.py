@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.text import shape_text
 from macer.system.user_code import first_line
 

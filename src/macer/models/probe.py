@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.kernels.agreement import logits_of
+from macer.system.errors import Mistake
 
 CALLS = 9  # with the same images, before a network is traced
 

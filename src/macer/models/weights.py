@@ -23,9 +23,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.models.tensor_files import read_safetensors
 from macer.models.torch_files import read_torch_file
+from macer.system.errors import Mistake
 from macer.system.files import read_file
 from macer.system.pickles import RefusedName
 from macer.system.text import shape_text

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from macer.errors import Mistake
 from macer.recipes.loss import Loss, as_loss
+from macer.system.errors import Mistake
 from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges
 from macer.system.typed import check_types, hints_of, shown
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.typed import shown
 
 NAME = "name"  # of the loss, beside its settings in a [loss] table

@@ -11,10 +11,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from macer.errors import Mistake
 from macer.recipes.fields import FIELDS, MACER, TrainRecipe
 from macer.recipes.loss import as_loss
 from macer.recipes.older import FLAT, SETTINGS, from_flat
+from macer.system.errors import Mistake
 from macer.system.files import read_text
 from macer.system.user_code import check_admitted, nearest
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from macer.errors import Mistake
 from macer.reporting.figures import (
     TEXT_COLOUR,
     add_legend,
@@ -23,6 +22,7 @@ from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import Floats, average_certified_radius, curve
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import setting, thousands
+from macer.system.errors import Mistake
 from macer.system.text import one_line
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from macer.certification.header import Header
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.logs import CertificateLog, describe_images, lacking, read_log
 from macer.reporting.provenance import Provenance, provenance, versions_of
 from macer.reporting.verdict import class_verdicts, verdicts
 from macer.runs.names import JOURNAL, MANIFEST, TABLE
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file, write_file
 
 SCHEMA = 1

@@ -8,11 +8,11 @@ from typing import Any
 
 from macer import __version__
 from macer.data.selection import Selection
-from macer.errors import AuditFailed, Mistake
 from macer.reporting.evidence import SCHEMA, evidence, source
 from macer.reporting.logs import read_log, select
 from macer.reporting.verdict import ASKED_FOR
 from macer.runs.names import JOURNAL
+from macer.system.errors import AuditFailed, Mistake
 from macer.system.files import read_file
 
 LARGEST = 1 << 24  # bytes of a file of evidence

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import check_place, write_file
 
 if TYPE_CHECKING:

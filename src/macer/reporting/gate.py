@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macer.certification.table import rounded_down
-from macer.errors import Mistake
 from macer.reporting.classes import class_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import common_images
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import thousands
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, clopper_pearson_upper
+from macer.system.errors import Mistake
 
 # The share of the level that bounds how many images are lost; the rest bounds how they compare with
 # those that are gained, on which more depends if builds differ in many images.

@@ -8,7 +8,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from macer.errors import Mistake
 from macer.reporting import markup
 from macer.reporting.figures import (
     add_legend,
@@ -21,6 +20,7 @@ from macer.reporting.figures import (
 )
 from macer.reporting.texts import setting
 from macer.runs.run import Metrics, Run
+from macer.system.errors import Mistake
 from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
 from macer.training.validation import largest_radius

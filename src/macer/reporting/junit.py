@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from macer.errors import Mistake
 from macer.reporting.gate import Requirement
+from macer.system.errors import Mistake
 from macer.system.files import check_place, write_file
 from macer.system.text import one_line
 

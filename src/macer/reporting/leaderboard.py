@@ -12,9 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
-from macer.errors import Mistake
 from macer.reporting.scores import Difference
 from macer.runs.zoo import PREFIX
+from macer.system.errors import Mistake
 
 FOLDER = files("macer") / "assets" / "leaderboard"
 FIGURES = ("figures.json", "figures-only.json")

@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from macer.errors import Mistake
 from macer.reporting import leaderboard_forms as forms
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.system.errors import Mistake
 from macer.system.files import write_file
 
 

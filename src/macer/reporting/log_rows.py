@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import opened
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")

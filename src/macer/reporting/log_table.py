@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting import tables
 from macer.reporting.logs import CertificateLog, lacking, read_log, select
 from macer.reporting.markup import distinct
 from macer.reporting.tables import ScoreTable
 from macer.runs.zoo import certificates_folder, passed_over
+from macer.system.errors import Mistake
 from macer.system.progress import note
 
 if TYPE_CHECKING:

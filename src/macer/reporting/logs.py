@@ -13,7 +13,6 @@ from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.classes import class_names
 from macer.reporting.log_rows import (
     SETTINGS,
@@ -24,6 +23,7 @@ from macer.reporting.log_rows import (
     log_row,
 )
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE, is_rescored
+from macer.system.errors import Mistake
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from macer.data.selection import Selection
-from macer.errors import Mistake
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
@@ -31,6 +30,7 @@ from macer.reporting.texts import (
     thousands,
 )
 from macer.reporting.verdict import class_verdicts, length_text, share_text, verdicts
+from macer.system.errors import Mistake
 from macer.system.files import write_file
 from macer.system.text import one_line
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.table import rounded_down
-from macer.errors import Mistake
 from macer.reporting.classes import class_text
 from macer.reporting.evidence import Source
 from macer.reporting.verdict import length_text
+from macer.system.errors import Mistake
 
 Pixels = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import read_file, write_file
 
 # Chromium and what is made of it, by the names of their commands.

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from macer.errors import Mistake
 from macer.runs.names import MANIFEST
+from macer.system.errors import Mistake
 from macer.system.files import read_text
 
 LARGEST_MANIFEST = 1 << 24  # bytes

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from macer.errors import Mistake
 from macer.reporting.logs import CertificateLog, describe_images
+from macer.system.errors import Mistake
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

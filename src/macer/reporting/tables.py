@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from macer.errors import Mistake
 from macer.reporting import markup
 from macer.reporting.intervals import (
     INTERVALS_NOTE,
@@ -28,6 +27,7 @@ from macer.reporting.scores import (
     standard_error,
     usual_radii,
 )
+from macer.system.errors import Mistake
 from macer.system.text import one_line
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from macer.certification.journal import read_journal
-from macer.errors import Mistake
 from macer.reporting.logs import read_log
 from macer.reporting.tables import RADII, ScoreRow, tabulate
 from macer.reporting.texts import images_text, setting, thousands, with_error
 from macer.runs.names import JOURNAL
 from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import PREFIX, shipped_certificates, zoo_names
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 
 HEADER = ("name", "network", "data set", "σ", "parameters", "ACR", "images", "n", "α")

@@ -7,9 +7,9 @@ from safetensors import safe_open
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from macer.errors import Mistake
 from macer.runs.model_file import Tensors, plain_tensors
 from macer.runs.run import Run
+from macer.system.errors import Mistake
 from macer.system.files import read_file, write_atomically
 
 GENERATIONS = 2

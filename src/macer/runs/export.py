@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from macer.errors import Mistake
 from macer.models.graph_files import GRAPHS
 from macer.runs.model_file import Tensors, model_bytes
 from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import in_zoo
+from macer.system.errors import Mistake
 from macer.system.files import write_file
 
 MOST = torch.finfo(torch.float16).max  # 65504

@@ -18,9 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.models.build import build_model
 from macer.models.tensor_files import read_safetensors
+from macer.system.errors import Mistake
 
 Tensors = dict[str, Tensor]
 

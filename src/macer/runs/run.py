@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from macer import __version__
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.recipes.older import from_flat, is_flat
 from macer.runs.names import CHECKPOINTS, JOURNAL, MANIFEST, METRICS, MODEL
 from macer.runs.seals import ensure_key
 from macer.system.commit import commit
+from macer.system.errors import Mistake
 from macer.system.files import locked, read_text, sync_folder, write_atomically
 from macer.system.user_code import OwnModule
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import sync_folder
 from macer.system.user_code import OwnModule
 

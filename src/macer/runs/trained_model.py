@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from macer.errors import Mistake
 from macer.models.build import normalised
 from macer.models.graph_files import GRAPHS, graph_kind, network_of
 from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
 from macer.runs.run import Run
 from macer.runs.seals import owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
+from macer.system.errors import Mistake
 from macer.system.files import read_file, write_atomically
 from macer.system.user_code import check_admitted, module_of, names_a_function
 

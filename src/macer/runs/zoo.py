@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from macer.errors import Mistake
 from macer.runs.names import JOURNAL, TABLE
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
 PREFIX = "zoo:"

@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from macer.certification.anytime import ANYTIME
 from macer.certification.settings import check_settings
-from macer.errors import Mistake
 from macer.server.limits import Limits, Refusal
 from macer.server.served import Served
+from macer.system.errors import Mistake
 
 _LEAST_ALPHA = 1e-9  # a smaller one takes long to find its first look
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import read_text
 
 _LARGEST_KEYS = 1 << 20  # bytes of a file of keys

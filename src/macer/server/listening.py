@@ -9,8 +9,8 @@ from types import FrameType
 
 import uvicorn
 
-from macer.errors import Mistake
 from macer.server.app import Service
+from macer.system.errors import Mistake
 
 _CONNECTIONS = 1024  # above that, a connection is refused at once
 _LAST_SECONDS = 10  # for answers that are on their way when a signal comes

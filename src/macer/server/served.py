@@ -13,12 +13,12 @@ from torch import Tensor
 
 from macer.certification.predict_files import check_certified_function, noise_number
 from macer.certification.target import PreparedModel, prepare, trained_target
-from macer.errors import Mistake
 from macer.models.inference import resolve_precision
 from macer.recipes import check_seed
 from macer.runs.model_file import ModelCard
 from macer.smoothing.sampling import Sampler
 from macer.smoothing.streams import Purpose
+from macer.system.errors import Mistake
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from macer.certification.predict_files import model_input
 from macer.data.photograph import opened_image
-from macer.errors import Mistake
 from macer.runs.model_file import ModelCard
 from macer.server.limits import Limits, Refusal
+from macer.system.errors import Mistake
 
 _BODY_SECONDS = 20.0  # for the whole body
 _MOST_FIELDS = 16  # of a form

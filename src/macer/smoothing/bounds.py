@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.errors import Mistake
 from macer.smoothing.confidence import (
     Floats,
     Samples,
@@ -18,6 +17,7 @@ from macer.smoothing.confidence import (
 )
 from macer.smoothing.confidence_sequence import confidence_sequence_lower
 from macer.smoothing.tally import SOFT_UNIT, Tally
+from macer.system.errors import Mistake
 
 
 def _clopper_pearson(tally: Tally, selected: Tensor, n: Samples, alpha: float) -> Floats:

@@ -19,7 +19,7 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 BITS = 62
 GUIDE_BITS = 16

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
@@ -25,6 +24,7 @@ from macer.smoothing.rows import check_rows, trials
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.smoothing.threads import in_threads, networks_for_threads
+from macer.system.errors import Mistake
 
 Progress = Callable[[int], None]
 Numbers = int | NDArray[np.int64]  # one for all images, or one per image

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 
-from macer.errors import Mistake
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, radius_lower
 from macer.smoothing.copies import CHUNK
+from macer.system.errors import Mistake
 
 # How far the nearest alternative is from p₀, as an angle: 100,000 samples can tell them apart.
 _NEAREST = 0.008

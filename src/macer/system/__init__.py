@@ -1,1 +1,1 @@
-"""The operating system: files, signals, processes, progress, and the user's own code."""
+"""The operating system and the user: files, signals, processes, progress, mistakes, and own code."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 LARGEST_FILE = 1 << 31  # bytes of a file of models or weights
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from macer.errors import Mistake, OtherProcessFailed
+from macer.system.errors import Mistake, OtherProcessFailed
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from macer.errors import Stopped
+from macer.system.errors import Stopped
 
 
 @contextmanager

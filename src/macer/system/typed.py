@@ -7,7 +7,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 
 MAX_ENTRIES = 1000  # of a setting that is a list
 

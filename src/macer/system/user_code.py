@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from macer.errors import Mistake
+from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 
 OwnModule = dict[str, str]  # keys module, folder and sha256: where to find the user's code again

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from macer.errors import Mistake
 from macer.losses import completed, load_recipe
 from macer.recipes import TrainRecipe
+from macer.system.errors import Mistake
 from macer.system.typed import require_type, wrong
 from macer.training.validation import Validation
 

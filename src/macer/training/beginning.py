@@ -12,12 +12,12 @@ from macer.data.file_check import refuse_damaged
 from macer.data.fingerprint import channel_statistics
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
-from macer.errors import Mistake
 from macer.models.normalisation import Normalisation, named_normalisation
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.run import Run
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 from macer.system.processes import SINGLE, Ranks, is_first
 from macer.training.arguments import (
     check_memory,

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, radius_lower
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 from macer.training.votes import count_votes
 
 DROP_SAMPLES = 100

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import nn
 
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
+from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.run import Run
 from macer.runs.zoo import in_zoo
+from macer.system.errors import Mistake
 from macer.training.teachers import TEACHERS, models_named
 
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from macer.errors import Mistake
 from macer.models.denoisers import Denoised
 from macer.models.normalisation import Normalisation, check_normalisation
 from macer.models.weights import Weights, load_weights, read_weights
@@ -15,6 +14,7 @@ from macer.runs.model_file import ModelCard
 from macer.runs.run import Run
 from macer.runs.trained_model import check_source, model_file
 from macer.runs.zoo import in_zoo
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.typed import require_type
 

@@ -12,7 +12,6 @@ from macer.data.arrays import Data, as_split, as_test_split, class_names
 from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
@@ -20,6 +19,7 @@ from macer.runs.model_file import ModelCard
 from macer.runs.run import Metrics, Run, check_same, open_run
 from macer.runs.seals import sealed
 from macer.runs.trained_model import save_model
+from macer.system.errors import Mistake
 from macer.system.files import locked, remove_leftovers
 from macer.system.processes import SINGLE, Ranks
 from macer.system.progress import bar, note

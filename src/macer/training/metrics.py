@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from macer.errors import Mistake
 from macer.runs.run import Metrics, Run
+from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.text import rate_text
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose, stream
+from macer.system.errors import Mistake
 from macer.system.processes import Ranks
 from macer.training.epochs import epoch_order
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose
+from macer.system.errors import Mistake
 from macer.training.votes import count_votes
 
 SAMPLES = 32  # votes for each label

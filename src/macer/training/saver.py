@@ -5,9 +5,9 @@ import signal
 import time
 from dataclasses import dataclass
 
-from macer.errors import Stopped
 from macer.runs.checkpoints import save_checkpoint
 from macer.runs.run import Metrics, Run
+from macer.system.errors import Stopped
 from macer.system.files import write_atomically
 from macer.training.step import Trainer
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from macer.data.sets import Split
-from macer.errors import Mistake
 from macer.kernels.fuse_training import for_training
 from macer.kernels.launches import CapturedStep, Packed, pack, unpack
 from macer.losses import LOSSES, Batch, completed, find_objective
@@ -21,6 +20,7 @@ from macer.recipes.schedules import learning_rate, trade_off
 from macer.runs.model_file import Tensors
 from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
+from macer.system.errors import Mistake
 from macer.system.processes import SINGLE, Ranks
 from macer.training.augment import augment
 from macer.training.average import update_average

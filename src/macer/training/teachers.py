@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from macer.errors import Mistake
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import open_model
+from macer.system.errors import Mistake
 from macer.system.text import shape_text
 
 TEACHERS = ("teacher", "pseudo")  # a setting of a loss, and a field of every recipe
