@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from check_site import fetched
 from draw_pictures import PICTURES, draw
-from generate_site import ELSEWHERE, ROOT, Site, generate
+from generate_site import ELSEWHERE, Site, generate
 from generated_parts import PARTS
+from pages import ROOT, blocks
 from PIL import Image
 from result_tables import log_of, readme_table
 
@@ -30,13 +31,6 @@ RUN_AS_THEY_STAND = [
     "README.md",
     *(f"docs/how/{n}.md" for n in ("smoothing", "macer", "exact-noise")),
 ]
-
-
-def blocks(page: str, kind: str) -> list[str]:
-    """The blocks of a page that are marked as of a kind, or not marked."""
-    text = (ROOT / page).read_text("utf-8")
-    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [block for marked, block in found if marked == kind]
 
 
 # law: pages
