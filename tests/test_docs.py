@@ -1,20 +1,27 @@
 """The documentation: its parts are made, its Python runs, its pictures are as they are drawn."""
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from check_site import fetched
+from data_files import Columns
 from draw_pictures import PICTURES, draw
-from generate_site import ELSEWHERE, ROOT, Site, generate
+from generate_site import ELSEWHERE, Site, generate
 from generated_parts import PARTS
+from pages import ROOT, blocks
 from PIL import Image
 from result_tables import log_of, readme_table
+from stand_ins import write_photographs
+from torch import nn
 
 import macer
 from macer.cli.app import command_line, main
@@ -24,6 +31,7 @@ from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
 from macer.reporting.scores import given_up
+from macer.server.answers import Answer
 
 DOCS = ROOT / "docs"
 SIGMAS = ("0.25", "0.50", "1.00")
@@ -33,13 +41,6 @@ RUN_AS_THEY_STAND = [
     "README.md",
     *(f"docs/how/{n}.md" for n in ("smoothing", "macer", "exact-noise")),
 ]
-
-
-def blocks(page: str, kind: str) -> list[str]:
-    """The blocks of a page that are marked as of a kind, or not marked."""
-    text = (ROOT / page).read_text("utf-8")
-    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [block for marked, block in found if marked == kind]
 
 
 # law: pages
@@ -187,6 +188,68 @@ def test_ten_of_a_thousand_classes_have_the_logits_that_they_had(
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         assert torch.allclose(ten(images), whole(images)[:, names["TEN"]], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_python_of_the_guide_on_any_time_runs():
+    names: dict[str, Any] = {"images": load("mnist-sample", "test").images[:2]}
+    first, again = blocks("docs/guide/anytime.md", "python")
+    exec(compile(first, "anytime.md", "exec"), names)
+    assert all(certificate.drawn > 0 for certificate in names["certificates"])
+    exec(compile(again.replace("seconds=5", "seconds=0.2"), "anytime.md", "exec"), names)
+    assert names["certificates"][0].radius > 0
+
+
+@pytest.mark.slow
+def test_the_python_of_the_guide_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With a tiny network, and a data set of this machine in the place of one that is fetched."""
+    monkeypatch.chdir(tmp_path)
+    write_photographs(Path("photos"), "RGB", train=24, test=1)
+    split = load("mnist-sample", "train")
+    images, labels = split.images[:64], split.labels[:64]
+    pictures = [Image.fromarray(image) for image in images[:, 0]]
+    columns = Columns({"image": pictures, "label": labels.tolist()}, [str(i) for i in range(10)])
+    names: dict[str, Any] = {
+        "macer": macer, "images": images, "labels": labels,
+        "test_images": images[:4], "test_labels": labels[:4],
+        "torch_dataset": list(zip(torch.tensor(images) / 255, labels, strict=True)),
+        "datasets": SimpleNamespace(load_dataset=lambda name, split: columns),
+    }  # fmt: skip
+    for block in blocks("docs/guide/own-data.md", "python")[1:]:
+        cheap = block.replace('"resnet18"', '"tiny_models:tiny"')
+        exec(compile(cheap, "own-data.md", "exec"), names)
+    for run in "abcd":
+        assert Path("runs", run, "model.safetensors").exists()
+
+
+def test_the_networks_of_the_guide_are_functions_that_macer_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """With modules of two functions in the place of timm and transformers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def network(*_: object, **__: object) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+
+    auto = SimpleNamespace(from_pretrained=network)
+    for name, module in (
+        ("timm", SimpleNamespace(create_model=network)),
+        ("transformers", SimpleNamespace(AutoModelForImageClassification=auto)),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
+    functions = [b for b in blocks("docs/guide/own-model.md", "python") if "\ndef " in b]
+    code = "\n".join(functions)
+    Path("mynets.py").write_text(code, "utf-8")
+    monkeypatch.delitem(sys.modules, "mynets", raising=False)
+    few = ["--dataset", "mnist-sample", "--n", "20", "--n0", "10", "--stop", "1", "--device", "cpu"]
+    for name in ("small_vit", "swin"):
+        assert main(["certify", f"mynets:{name}", "--sigma", "0.5", "--out", name, *few]) == 0
+
+
+def test_the_answer_of_the_guide_has_the_fields_of_an_answer():
+    [answer] = blocks("docs/guide/serve.md", "json")
+    assert list(json.loads(answer)) == [field.name for field in fields(Answer)]
 
 
 def test_the_script_of_the_signs_sets_whole_tracks_apart(tmp_path: Path):

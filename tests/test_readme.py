@@ -8,13 +8,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from pages import ROOT, blocks
 
 from macer.cli.app import command_line
 from macer.cli.loss_flags import train_command
 from macer.losses import LOSSES, completed
 from macer.recipes import TrainRecipe
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 # The log keeps commands of versions past; json.md has tests of its own.
@@ -73,12 +73,6 @@ def test_the_layout_says_of_each_package_what_its_docstring_says():
         if init.exists():  # assets/ is no package of Python
             docstring = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
             assert f"{purpose}.".lower() == docstring.split("\n")[0].lower(), name
-
-
-def blocks(page: Path, kind: str) -> list[str]:
-    """The blocks of a page that are marked as of a kind, or not marked."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return [text for marked, text in found if marked == kind]
 
 
 def steps() -> list[str]:

@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from data_files import refused
+from data_files import Columns, refused
 from PIL import Image
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -121,23 +121,6 @@ def test_a_trained_model_tells_that_its_images_were_arrays(tmp_path):
     train(tiny_recipe(epochs=1), (IMAGES, LABELS), folder=str(tmp_path / "run"))
     _, card = load_model(tmp_path / "run")
     assert (card.dataset, card.classes) == ("arrays", ("0", "1", "2"))
-
-
-class Columns:
-    """A data set with columns, as Hugging Face's datasets have them."""
-
-    def __init__(self, columns, names=None):
-        self.columns, self.column_names = columns, list(columns)
-        feature = type("ClassLabel", (), {"names": names})()
-        self.features = dict.fromkeys(columns, feature) if names else None
-
-    def __len__(self):
-        return len(next(iter(self.columns.values())))
-
-    def __getitem__(self, key):
-        if isinstance(key, str):
-            return iter(self.columns[key])  # some versions give a column that is no list
-        return {name: column[key] for name, column in self.columns.items()}
 
 
 @pytest.mark.parametrize("names", [("image", "label"), ("img", "labels")])

@@ -1,8 +1,11 @@
 """A real server on this machine: clients that leave, and signals."""
 
 import json
+import platform
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -110,3 +113,35 @@ def test_threads_of_the_network_stay_as_they_were(running: Any) -> None:
     before = torch.get_num_threads()
     answer_of(ask(running.port, "/predict?n=400&deadline=30"))
     assert torch.get_num_threads() == before
+
+
+ARENAS = """
+import ctypes, sys, tempfile, threading
+from macer.server.listening import share_arenas
+
+share_arenas()
+together = threading.Barrier(8)
+
+def take():
+    kept = [bytes(1000) for _ in range(1000)]
+    together.wait()
+
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    print(file.read().count(b"<heap "))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are of glibc")
+def test_threads_take_memory_from_two_arenas() -> None:
+    done = subprocess.run([sys.executable, "-c", ARENAS], capture_output=True, check=True)
+    assert int(done.stdout) == 2

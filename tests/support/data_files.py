@@ -41,3 +41,20 @@ def same(one, other):
 def write_image(path, value, *, mode="L", size=(5, 4)):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, value).save(path)
+
+
+class Columns:
+    """A data set with columns, as Hugging Face's datasets have them."""
+
+    def __init__(self, columns, names=None):
+        self.columns, self.column_names = columns, list(columns)
+        feature = type("ClassLabel", (), {"names": names})()
+        self.features = dict.fromkeys(columns, feature) if names else None
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return iter(self.columns[key])  # some versions give a column that is no list
+        return {name: column[key] for name, column in self.columns.items()}

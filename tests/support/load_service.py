@@ -75,12 +75,18 @@ class Service:
         return cls(process, int(line.split("/ answers")[0].rsplit(":", 1)[1]), log)
 
     def measure(self) -> dict[str, int]:
-        """Memory in MB, open files and threads."""
+        """Memory in MB, without mapped files and with them; open files and threads."""
         proc = Path(f"/proc/{self.process.pid}")
         pages = int((proc / "statm").read_text().split()[1])
         resident = pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
         files = len(list((proc / "fd").iterdir()))
-        return {"MB": resident, "files": files, "threads": len(list((proc / "task").iterdir()))}
+        anonymous = (proc / "status").read_text().split("RssAnon:")[1].split()[0]
+        return {
+            "own_MB": int(anonymous) * 1024 // 10**6,
+            "MB": resident,
+            "files": files,
+            "threads": len(list((proc / "task").iterdir())),
+        }
 
     async def watch(self) -> None:
         """Note the memory once a second."""

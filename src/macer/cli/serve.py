@@ -68,9 +68,10 @@ def serve(
     _check_extra()
     from macer.server.app import Service
     from macer.server.limits import Keys, Limits, read_keys
-    from macer.server.listening import bound_socket, listen
+    from macer.server.listening import bound_socket, listen, share_arenas
     from macer.server.served import Seed, load_served
 
+    share_arenas()
     limits = Limits(
         body=body, pixels=pixels, seconds=seconds, n=n, at_once=at_once, queue=queue,
         per_client=per_client,

@@ -1,1 +1,1 @@
-"""The operating system and the user: files, signals, processes, progress, mistakes, and own code."""
+"""The operating system and the user: files, signals, processes, progress, mistakes, own code."""
