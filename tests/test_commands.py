@@ -32,7 +32,7 @@ PROGRAM = re.compile(rf"(\$|macer|torchrun|pip|make|{'|'.join(SHELL)}) ")
 # Flags of every command that matches, in place of its own of that name or beside them.
 CHEAPER = {
     r"train ": "--epochs 1 --batch 4 --device cpu",
-    r"train (paper/mnist|demo )": "--dataset mnist --init zoo:mnist-0.50 --lr 1e-6",
+    r"train (paper/mnist|demo --(out|loss))": "--dataset mnist --init zoo:mnist-0.50 --lr 1e-6",
     r"train (record|paper/imagenet)": "--model tiny_models:tiny --k 2",
     r"train demo-gaussian": "--model tiny_models:tiny",
     r"train denoiser": "--denoiser dncnn-small",
