@@ -76,7 +76,7 @@ BEFORE = {"ssh-keygen": "macer report runs/parts --evidence evidence.json"}
 
 def commands(page: Path) -> list[str]:
     """Every command of a page in its order, without prompt and comment."""
-    texts = [*blocks(page, ""), *blocks(page, "sh"), *blocks(page, "text")]
+    texts = blocks(page, "", "sh", "text")
     parts = [part for text in texts for line in text.splitlines()
              for part in re.sub(" +# .*", "", line).split(" ; ")]  # fmt: skip
     return [part.removeprefix("$ ").strip() for part in parts if PROGRAM.match(part.strip() + " ")]
@@ -190,7 +190,7 @@ def missing(command: str) -> bool:
 
 def test_every_line_of_a_block_with_commands_is_one() -> None:
     for page in PAGES:
-        for text in [*blocks(page, ""), *blocks(page, "sh")]:
+        for text in blocks(page, "", "sh"):
             lines = [line for line in text.splitlines() if line]
             are = [bool(PROGRAM.match(line)) or line[0] == "#" for line in lines]
             assert all(are) or not any(are) or (are[0] and lines[0][0] == "$"), (page.name, text)
