@@ -32,7 +32,7 @@ PROGRAM = re.compile(rf"(\$|macer|torchrun|pip|make|{'|'.join(SHELL)}) ")
 # Flags of every command that matches, in place of its own of that name or beside them.
 CHEAPER = {
     r"train ": "--epochs 1 --batch 4 --device cpu",
-    r"train (paper/mnist|demo )": "--dataset mnist --init zoo:mnist-0.50 --lr 1e-6",
+    r"train (paper/mnist|demo --(out|loss))": "--dataset mnist --init zoo:mnist-0.50 --lr 1e-6",
     r"train (record|paper/imagenet)": "--model tiny_models:tiny --k 2",
     r"train demo-gaussian": "--model tiny_models:tiny",
     r"train denoiser": "--denoiser dncnn-small",
@@ -191,7 +191,7 @@ def missing(command: str) -> bool:
 
 def test_every_line_of_a_block_with_commands_is_one() -> None:
     for page in PAGES:
-        for text in [*blocks(page, ""), *blocks(page, "sh")]:
+        for text in blocks(page, "", "sh"):
             lines = [line for line in text.splitlines() if line]
             are = [bool(PROGRAM.match(line)) or line[0] == "#" for line in lines]
             assert all(are) or not any(are) or (are[0] and lines[0][0] == "$"), (page.name, text)

@@ -56,7 +56,7 @@ def test_every_name_of_the_map_is_in_the_file_it_stands_behind():
 def test_the_readme_is_short():
     """Without the map and the layout; what is longer belongs to a page of docs/."""
     layout = README.split("## Layout")[1].split("```")[1]
-    assert len(README.replace(PAPER_MAP, "").replace(layout, "").split()) <= 850
+    assert len(README.replace(PAPER_MAP, "").replace(layout, "").split()) <= 750
 
 
 def test_the_layout_lists_every_package():
