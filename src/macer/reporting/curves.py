@@ -21,7 +21,7 @@ from macer.reporting.figures import (
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import Floats, average_certified_radius, curve
 from macer.reporting.tables import images_of_log
-from macer.reporting.texts import setting, thousands
+from macer.reporting.texts import setting, thousands, with_noun
 from macer.system.errors import Mistake
 from macer.system.text import one_line
 
@@ -135,7 +135,7 @@ def conditions(logs: Sequence[CertificateLog]) -> str:
     """A line of the images, n, α and noise that the logs share, and which of them differ."""
     images = {images_of_log(log) for log in logs}
     parts = [
-        f"images {images.pop()}" if len(images) == 1 else "images differ",
+        with_noun(images.pop()) if len(images) == 1 else "images differ",
         _shared("n", [log.n for log in logs], ","),
         _shared("α", [log.alpha for log in logs], "g"),
     ]

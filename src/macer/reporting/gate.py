@@ -26,7 +26,7 @@ from macer.reporting.classes import class_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import common_images
 from macer.reporting.tables import images_of_log
-from macer.reporting.texts import thousands
+from macer.reporting.texts import thousands, with_noun
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, clopper_pearson_upper
 from macer.system.errors import Mistake
 
@@ -229,8 +229,9 @@ def not_worse(build: Build, baseline: CertificateLog, not_worse_by: float) -> Re
 def notes(build: Build) -> list[str]:
     """What to know when reading a gate's result."""
     log = build.log
+    images = with_noun(images_of_log(log))
     noted = [
-        f"{log.name}: images {images_of_log(log)}, n = {thousands(log.n)}, α = {build.alpha:g}.",
+        f"{log.name}: {images}, n = {thousands(log.n)}, α = {build.alpha:g}.",
         f"Confidence {1 - build.level:g} is over images and noise: if a requirement is false of "
         "the population that these images are a random sample of, the gate passes with "
         f"probability {build.level:.3g} at most.",

@@ -15,6 +15,11 @@ def images_text(count: int, which: str, asked: int | None) -> str:
     return f"{which} ({count_text(count, asked)})"
 
 
+def with_noun(which: str) -> str:
+    """The text of `images_text` with the word images, which it has itself where images lack."""
+    return which if " images within " in which else f"images {which}"
+
+
 def count_text(count: int, asked: int | None) -> str:
     """How many images, and of how many if more were to be certified."""
     return f"{count:,}" if asked in (None, count) else f"{count:,} of {asked:,}"
