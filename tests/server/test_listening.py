@@ -1,11 +1,8 @@
 """A real server on this machine: clients that leave, and signals."""
 
 import json
-import platform
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-import uvicorn
 from tiny_service import IMAGES, png, service
 
+from macer.server import connections
 from macer.server.app import Service
-from macer.server.listening import _Server, bound_socket
+from macer.server.listening import bound_socket, server_of
 
 BODY = png(IMAGES[0])
 
@@ -30,8 +27,7 @@ def running() -> Iterator[Any]:
     """A service in a thread of its own."""
     made = service(n=10**8, seconds=60)
     bound = bound_socket("127.0.0.1", 0)
-    config = uvicorn.Config(made.front, log_level="critical", timeout_graceful_shutdown=10)
-    server = _Server(config, made)
+    server = server_of(made)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     yield SimpleNamespace(service=made, server=server, port=bound.getsockname()[1], thread=thread)
@@ -115,33 +111,45 @@ def test_threads_of_the_network_stay_as_they_were(running: Any) -> None:
     assert torch.get_num_threads() == before
 
 
-ARENAS = """
-import ctypes, sys, tempfile, threading
-from macer.server.listening import share_arenas
-
-share_arenas()
-together = threading.Barrier(8)
-
-def take():
-    kept = [bytes(1000) for _ in range(1000)]
-    together.wait()
-
-threads = [threading.Thread(target=take) for _ in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-libc = ctypes.CDLL(None)
-libc.fopen.restype = ctypes.c_void_p
-with tempfile.NamedTemporaryFile() as file:
-    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
-    libc.malloc_info(0, stream)
-    libc.fclose(stream)
-    print(file.read().count(b"<heap "))
-"""
+@pytest.mark.parametrize("drips", [False, True], ids=["nothing", "a byte at a time"])
+def test_a_connection_without_a_request_is_closed(
+    running: Any, monkeypatch: pytest.MonkeyPatch, drips: bool
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as silent:
+        silent.sendall(b"GET /health HTTP/1.1\r\nhost: ")
+        if drips:
+            wait_until(lambda: not_taken(silent))
+        else:
+            assert silent.recv(1) == b""
+    wait_until(lambda: not running.server.server_state.connections)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are of glibc")
-def test_threads_take_memory_from_two_arenas() -> None:
-    done = subprocess.run([sys.executable, "-c", ARENAS], capture_output=True, check=True)
-    assert int(done.stdout) == 2
+def not_taken(connection: socket.socket) -> bool:
+    """Whether another byte is refused, since the other end has closed."""
+    try:
+        connection.sendall(b"a")
+    except OSError:
+        return True
+    return False
+
+
+def test_an_answer_may_take_longer_than_the_head_of_its_request(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    answer = answer_of(ask(running.port, "/predict?deadline=1.5"))
+    assert answer["ended"] == "deadline" and answer["samples"] > 0
+
+
+def test_a_connection_serves_request_after_request(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=20)
+    with closing(connection):
+        for _ in range(3):
+            connection.request("GET", "/health")
+            first = connection.sock
+            assert connection.getresponse().read() and connection.sock is first
+            time.sleep(0.4)  # longer than a head may take, shorter than a connection is kept

@@ -2584,6 +2584,36 @@ MUTANTS = {
         "",
         "server/test_listening.py::test_a_signal_ends_requests_with_what_they_have",
     ),
+    "serve: a connection without a request keeps its place": Mutant(
+        "server/listening.py",
+        "http=PromptProtocol, ",
+        "",
+        "server/test_listening.py::test_a_connection_without_a_request_is_closed",
+    ),
+    "serve: each byte of a head gives more time": Mutant(
+        "server/connections.py",
+        "        elif self._silence is None:\n",
+        "        else:\n            self._stop_timing()\n",
+        "server/test_listening.py::test_a_connection_without_a_request_is_closed",
+    ),
+    "serve: an answer must be there as soon as a head": Mutant(
+        "server/connections.py",
+        "if self.conn.their_state is not h11.IDLE:",
+        "if False:",
+        "server/test_listening.py::test_an_answer_may_take_longer_than_the_head_of_its_request",
+    ),
+    "serve: what is freed is kept": Mutant(
+        "server/memory.py",
+        "        ctypes.CDLL(None).malloc_trim(0)\n",
+        "        pass\n",
+        "server/test_memory.py::test_what_was_freed_goes_back_to_the_system",
+    ),
+    "serve: memory is trimmed once": Mutant(
+        "server/memory.py",
+        "    while True:\n        await asyncio.sleep(SECONDS)\n        await run_in_threadpool(trim)\n",
+        "    await asyncio.sleep(SECONDS)\n    await run_in_threadpool(trim)\n",
+        "server/test_memory.py::test_memory_is_trimmed_again_and_again",
+    ),
     "serve: copies that never voted": Mutant(
         "server/worker.py",
         "job.looked // CHUNK, job.show",

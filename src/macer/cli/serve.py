@@ -68,7 +68,8 @@ def serve(
     _check_extra()
     from macer.server.app import Service
     from macer.server.limits import Keys, Limits, read_keys
-    from macer.server.listening import bound_socket, listen, share_arenas
+    from macer.server.listening import bound_socket, listen
+    from macer.server.memory import share_arenas
     from macer.server.served import Seed, load_served
 
     share_arenas()

@@ -37,6 +37,7 @@ from macer.server.examples import example_png, examples
 from macer.server.front import Front, error_answer
 from macer.server.job import Job
 from macer.server.limits import Door, Keys, Limits, Refusal
+from macer.server.memory import keep_trimmed
 from macer.server.metrics import Metrics
 from macer.server.served import Seed, Served
 from macer.server.uploads import body_of, form_of, read_upload
@@ -102,9 +103,11 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         self.worker.start()
+        trimming = asyncio.create_task(keep_trimmed())
         try:
             yield
         finally:
+            trimming.cancel()
             self.worker.stop()
             await run_in_threadpool(self.worker.join)
 

@@ -1,21 +1,20 @@
 """Listen on an address until a signal comes."""
 
-import ctypes
 import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
 
 from macer.server.app import Service
+from macer.server.connections import PromptProtocol
 from macer.system.errors import Mistake
 
 _CONNECTIONS = 1024  # above that, a connection is refused at once
 _LAST_SECONDS = 10  # for answers that are on their way when a signal comes
-_M_ARENA_MAX, _ARENAS = -8, 2  # of glibc's malloc.h
 
 
 class _Server(uvicorn.Server):
@@ -55,19 +54,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise Mistake(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-def share_arenas() -> None:
-    """Let all threads take memory from two arenas; to be called before there are threads.
-
-    glibc gives each thread that decodes images an arena of its own, which keeps what is freed.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+def server_of(service: Service) -> uvicorn.Server:
+    """What answers for the service."""
+    config = uvicorn.Config(
+        service.front, http=PromptProtocol, ws="none", log_level="critical", access_log=False,
+        server_header=False, limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_LAST_SECONDS,
+    )  # fmt: skip
+    return _Server(config, service)
 
 
 def listen(service: Service, bound: socket.socket) -> None:
     """Answer until SIGINT or SIGTERM; the requests inside are then answered at once."""
-    config = uvicorn.Config(
-        service.front, log_level="critical", access_log=False, server_header=False,
-        limit_concurrency=_CONNECTIONS, timeout_graceful_shutdown=_LAST_SECONDS, ws="none",
-    )  # fmt: skip
-    _Server(config, service).run(sockets=[bound])
+    server_of(service).run(sockets=[bound])
