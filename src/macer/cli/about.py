@@ -19,11 +19,12 @@ from macer.system.progress import note
 def zoo() -> Result:
     """List the trained models that come with macer; zoo:NAME stands for a run or a model file."""
     from macer.reporting.tables import RADII
-    from macer.reporting.zoo_table import HEADER, catalogue
+    from macer.reporting.zoo_table import HEADER, NOTE, catalogue
 
     models = catalogue()
     if models:
         print_table(HEADER, [model.cells() for model in models])
+        note(NOTE)
     else:
         print_line("no trained models come with this macer")
     return {"radii": RADII, "models": models}
