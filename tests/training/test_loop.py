@@ -533,6 +533,28 @@ def test_when_every_checkpoint_is_damaged_training_is_refused_and_nothing_lost(t
     assert contents(tmp_path / "run") == before
 
 
+def test_a_training_that_fails_in_its_first_epoch_leaves_its_folder_free(tmp_path):
+    wild = tiny_recipe(**vars(FULL) | {"lr": 1e30, "clip": 0.0})
+    with pytest.raises(Mistake, match=r"not finite .* epoch 1; lower lr"):
+        trained(tmp_path / "run", wild, checkpoint_seconds=0.0)
+    assert trained(tmp_path / "run") == trained(tmp_path / "other")
+
+
+def test_a_training_that_fails_later_keeps_its_checkpoints(tmp_path, monkeypatch):
+    def fails(self):
+        if self.epoch == 2:
+            raise Mistake("the loss was not finite")
+        return close_epoch(self)
+
+    close_epoch = Trainer.close_epoch
+    monkeypatch.setattr(Trainer, "close_epoch", fails)
+    with pytest.raises(Mistake, match=r"^the loss was not finite$"):
+        trained(tmp_path / "run", checkpoint_seconds=0.0)
+    assert list(Run(tmp_path / "run").checkpoints.iterdir())
+    with pytest.raises(Mistake, match="run holds a run already"):
+        trained(tmp_path / "run")
+
+
 def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
     trained(tmp_path / "run")
     before = contents(tmp_path / "run")

@@ -179,12 +179,22 @@ def _loop(
                 if not trainer.at_end_of_epoch:  # at its end the epoch is recorded first
                     saver.save_if_due(signals)
             samples = (trainer.step - first_step) * trainer.samples
-            metrics = trainer.close_epoch()  # waits for the device
+            metrics = _metrics(trainer, saver)  # waits for the device
             metrics["samples_per_second"] = samples / (time.monotonic() - started)
             trainer.ranks.run_on_first(
                 partial(_close_epoch, trainer, saver, metrics, held_out, validation, watch)
             )
             saver.save_if_due(signals)
+
+
+def _metrics(trainer: Trainer, saver: Saver) -> Metrics:
+    """The epoch's metrics; a training that failed in its first epoch leaves nothing to go on."""
+    try:
+        return trainer.close_epoch()
+    except Mistake:
+        if trainer.epoch == 1:
+            trainer.ranks.run_on_first(saver.forget)
+        raise
 
 
 def _close_epoch(

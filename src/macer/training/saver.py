@@ -42,6 +42,11 @@ class Saver:
             save_checkpoint(self.run, *self.trainer.state())
         self.last = time.monotonic()
 
+    def forget(self) -> None:
+        """Remove the checkpoints; the folder is then free for another training."""
+        for file in self.run.checkpoints.glob("*.safetensors"):
+            file.unlink()
+
     def record(self, line: Metrics) -> None:
         """Add an epoch's metrics."""
         self.metrics.append(line)
