@@ -162,6 +162,18 @@ def test_certificates_that_came_with_a_model_serve_until_the_user_has_her_own(di
     assert contents(zoo.FOLDER) == before
 
 
+def test_a_certification_given_up_before_its_first_image_hides_nothing(digits, capsys):
+    own, shipped = Path("runs/zoo-digits-0.50"), zoo.FOLDER / "digits-0.50"
+    certified("--out", str(shipped))
+    shutil.copytree(shipped, own)
+    lines = (own / "certificates.journal").read_text().splitlines(keepends=True)
+    (own / "certificates.journal").write_text("".join(x for x in lines if '"idx"' not in x))
+    (own / "certificates.tsv").write_text((own / "certificates.tsv").read_text().split("\n")[0])
+    assert zoo.certificates_folder("zoo:digits-0.50") == shipped
+    assert main(["report", "zoo:digits-0.50"]) == 0
+    assert "your certificates" not in capsys.readouterr().err
+
+
 def test_of_two_folders_of_certificates_a_command_says_which_counts(digits, capsys):
     own, shipped = Path("runs/zoo-digits-0.50"), zoo.FOLDER / "digits-0.50"
     certified("--out", str(shipped))

@@ -81,8 +81,12 @@ def passed_over(target: Path | str) -> str | None:
 
 
 def _certified(folder: Path) -> bool:
-    """Whether a folder has certificates, finished or not."""
-    return any((folder / name).is_file() for name in (JOURNAL, TABLE))
+    """Whether a folder has a certificate; one that was given up before the first has none."""
+    journal, table = folder / JOURNAL, folder / TABLE
+    if journal.is_file():
+        with journal.open("rb") as lines:
+            return any(b'"certificate":' in line for line in lines)
+    return table.is_file()
 
 
 def _name(target: Path | str) -> str:
