@@ -81,3 +81,12 @@ def test_a_model_of_other_images_or_classes_is_refused(tmp_path, changes, messag
 def test_a_teacher_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(Mistake, match=r"no run or model at .*none; name a run folder or a model"):
         load_teachers(tiny_recipe(loss="catrs", teacher=str(tmp_path / "none")), CARD, CPU)
+
+
+def test_of_a_teacher_that_a_recipe_trains_the_recipe_is_named():
+    message = (
+        "no teacher at runs/gaussian-mnist-0.50 yet; train it first: macer train "
+        "gaussian/mnist-0.50"
+    )
+    with pytest.raises(Mistake, match=f"^{message}$"):
+        load_teachers(tiny_recipe(loss="catrs", teacher="runs/gaussian-mnist-0.50"), CARD, CPU)

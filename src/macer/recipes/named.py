@@ -65,9 +65,14 @@ def measured_acr(name: str) -> float | None:
 def trained_before(name: str) -> list[str]:
     """The recipes whose runs a recipe takes for its teachers, to be trained first."""
     recipe = named_recipe(name)
-    runs = {f"runs/{run_name(other)}": other for other in recipe_names()}
-    teachers = (recipe.pseudo, recipe.loss.get("teacher"))
-    return [runs[teacher] for teacher in teachers if teacher in runs]
+    teachers = (recipe.pseudo, str(recipe.loss.get("teacher") or ""))
+    return [first for first in map(recipe_of_run, teachers) if first]
+
+
+def recipe_of_run(folder: str) -> str | None:
+    """The recipe whose training makes this folder, if nothing else is said."""
+    runs = {f"runs/{run_name(name)}": name for name in recipe_names()}
+    return runs.get(folder)
 
 
 def read_recipe(name: str) -> dict[str, Any]:

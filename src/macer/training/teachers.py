@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from macer.recipes import TrainRecipe
+from macer.recipes.named import recipe_of_run
 from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import open_model
 from macer.system.errors import Mistake
@@ -48,6 +49,8 @@ def load_teachers(
 def _load(
     field: str, path: Path, card: ModelCard, device: torch.device, code: Collection[str]
 ) -> Teacher:
+    if not path.exists() and (first := recipe_of_run(str(path))):
+        raise Mistake(f"no {field} at {path} yet; train it first: macer train {first}")
     loaded = open_model(path, code=code)
     model, own = loaded.model, loaded.card
     if own.shape != card.shape:
