@@ -1,3 +1,6 @@
+import math
+import re
+
 import numpy as np
 import pytest
 import reference
@@ -157,3 +160,32 @@ def test_what_is_no_tensor_is_refused():
             macer_loss(convert(logits), labels, **rest)
         with pytest.raises(Mistake, match=r"^labels must be a tensor, got .*; convert it with "):
             macer_loss(logits, convert(labels), **rest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"logits": torch.zeros(2, 3)}, "logits must be floats of the shape (images, k, classes), "
+         "got float32 of the shape (2, 3); of one copy per image they are logits[:, None]"),
+        ({"logits": torch.zeros(2, 1, 3, dtype=torch.int64)}, "logits must be floats of the shape "
+         "(images, k, classes), got int64 of the shape (2, 1, 3); of one copy per image they are"),
+        ({"labels": torch.zeros(2)}, "labels must be int64, one per image (2), got float32 of the "
+         "shape (2,); convert them with labels.long()"),
+        ({"labels": torch.zeros(3, dtype=torch.int64)}, "labels must be int64, one per image (2), "
+         "got int64 of the shape (3,)"),
+        ({"labels": torch.tensor([0, 3])}, "labels must be from 0 to 2, got 3"),
+        ({"labels": torch.tensor([-1, 0])}, "labels must be from 0 to 2, got -1"),
+        ({"sigma": -0.5}, "sigma must be > 0, got -0.5"),
+        ({"sigma": math.nan}, "sigma must be > 0, got nan"),
+        ({"lam": -1.0}, "lam must be at least 0, got -1.0"),
+        ({"gamma": 0.0}, "gamma must be > 0, got 0.0"),
+        ({"beta": 0}, "beta must be > 0, got 0"),
+    ],
+)  # fmt: skip
+def test_what_has_another_shape_type_or_range_is_refused(changes, message):
+    given = {
+        "logits": torch.zeros(2, 1, 3), "labels": torch.tensor([0, 1]), "sigma": 0.5, "lam": 1.0,
+        "gamma": 8.0, "beta": 1.0,
+    } | changes  # fmt: skip
+    with pytest.raises(Mistake, match=f"^{re.escape(message)}"):
+        macer_loss(given.pop("logits"), given.pop("labels"), **given)

@@ -87,3 +87,9 @@ def test_certified_radius_refuses_what_is_no_tensor(p):
         certified_radius(p, torch.tensor([0.1]), 0.5)
     with pytest.raises(Mistake, match=r"^p_b must be a tensor, got .*; convert it with torch.as_"):
         certified_radius(torch.tensor([0.9]), p, 0.5)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.5, float("nan")])
+def test_certified_radius_refuses_a_sigma_that_is_not_above_0(sigma):
+    with pytest.raises(Mistake, match=r"^sigma must be > 0, got "):
+        certified_radius(torch.tensor([0.9]), torch.tensor([0.1]), sigma)

@@ -9,10 +9,12 @@ from torch import Tensor
 from macer.losses.batch import Batch, at_least_float32
 from macer.losses.gaussian import gaussian_losses
 from macer.smoothing.radius import certified_radius
-from macer.system.ranges import NonNegative, Positive
+from macer.system.errors import Mistake
+from macer.system.ranges import NonNegative, Positive, check_ranges
 from macer.system.typed import require_type
 
 CrossEntropy = Literal["smoothed", "copies"]
+_RANGES = {"sigma": Positive, "lam": NonNegative, "gamma": Positive, "beta": Positive}
 
 
 def macer(
@@ -69,7 +71,31 @@ def macer_loss(
     """
     for name, value in (("logits", logits), ("labels", labels)):
         require_type(name, value, Tensor, "a tensor", "convert it with torch.as_tensor")
+    _check_shapes(logits, labels)
+    check_ranges(_RANGES, {"sigma": sigma, "lam": lam, "gamma": gamma, "beta": beta})
     return macer_losses(logits, labels, sigma=sigma, lam=lam, gamma=gamma, beta=beta).mean()
+
+
+def _check_shapes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse what is no batch of copies' logits with a label for each image."""
+    if logits.ndim != 3 or not logits.is_floating_point():
+        raise Mistake(
+            f"logits must be floats of the shape (images, k, classes), got {_described(logits)}; "
+            "of one copy per image they are logits[:, None]"
+        )
+    images, _, classes = logits.shape
+    if labels.shape != (images,) or labels.dtype != torch.int64:
+        raise Mistake(
+            f"labels must be int64, one per image ({images}), got {_described(labels)}; convert "
+            "them with labels.long()"
+        )
+    if labels.is_cpu and len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise Mistake(f"labels must be from 0 to {classes - 1}, got {int(wrong)}")
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of the shape {tuple(tensor.shape)}"
 
 
 def macer_losses(

@@ -16,12 +16,15 @@ def certified_radius(
     Hard smoothing takes vote probabilities, soft smoothing mean softmax outputs.
 
     Args:
+        p_a, p_b: in [0, 1]; the radius is NaN for others.
         q_a: 1 − p_A, where the caller has it to more digits than the subtraction would give:
             Φ⁻¹(p) near 1 is then −Φ⁻¹(1 − p), accurate where p itself rounds to 1.
     """
     for name, value in (("p_a", p_a), ("p_b", p_b)):
         if not isinstance(value, Tensor):
             raise wrong(name, "a tensor", value, "convert it with torch.as_tensor")
+    if not sigma > 0:
+        raise wrong("sigma", "> 0", sigma)
     Phi_inv_p_a = Phi_inv(p_a) if q_a is None else -Phi_inv(q_a)
     radius: Tensor = sigma / 2 * (Phi_inv_p_a - Phi_inv(p_b))
     return radius
