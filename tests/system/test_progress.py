@@ -109,6 +109,18 @@ def test_on_a_terminal_a_bar_has_the_share_the_rate_and_the_time_left(clock, scr
     assert re.search(r"training a ━+.* 50% 50 samples/s 1.0 s gone, 1.0 s left", shown)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_narrow_terminal_shortens_the_title_and_never_the_numbers(clock, monkeypatch, width):
+    file = StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=file, force_terminal=True, width=width))
+    with progress.bar("certifying zoo-mnist-0.50, 2000 images", 200_000_000, "samples") as advance:
+        clock.now += 7.7
+        advance(55_780)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
+    assert re.search(r"cer.* ━+ +0% 7,244 samples/s 7.7 s gone, 7 h 40 min left", shown)
+    assert max(map(len, re.split(r"[\r\n]", shown))) <= width
+
+
 @pytest.mark.parametrize("screen", [True], indirect=True)
 @pytest.mark.parametrize("transient", [False, True])
 def test_a_transient_bar_is_taken_off_the_terminal(clock, screen, transient):

@@ -17,6 +17,8 @@ from macer.system.text import duration, one_line
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_TO_FIRST_LINE = 2.0
 SECONDS_TO_FIRST_SIGN = 1.5  # of a command that has shown nothing yet
+WIDE = 120  # columns of a terminal
+SHORTEST_TITLE = 10
 
 # Progress goes to standard error, so that tables on standard output can be piped.
 console = Console(stderr=True, quiet=not is_first())
@@ -112,14 +114,29 @@ def live_line() -> Iterator[Callable[[str, bool], None]]:
 
 def _terminal_bar(transient: bool) -> Progress:
     return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        _Title(),
+        BarColumn(_bar_width()),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[rate]}"),
         _Times(Column(no_wrap=True)),
         console=console,
         transient=transient,
     )
+
+
+def _bar_width() -> int:
+    return 40 if console.width >= WIDE else 10
+
+
+class _Title(ProgressColumn):
+    """The task, cut where its line would not hold speed and times."""
+
+    def render(self, task: Task) -> Text:
+        numbers = ("100%", task.fields["rate"], task.fields["times"]())
+        taken = _bar_width() + 1 + sum(len(number) + 1 for number in numbers)
+        text = Text(task.description, no_wrap=True)
+        text.truncate(max(console.width - taken, SHORTEST_TITLE), overflow="ellipsis")
+        return text
 
 
 class _Times(ProgressColumn):
