@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -350,6 +351,27 @@ def test_a_parameter_that_cannot_be_used_is_422_in_one_line(
 def test_an_attack_on_a_class_that_is_none_is_refused(client: TestClient) -> None:
     response = client.post("/attack?label=3&length=1", content=png(IMAGES[0]))
     assert response.json()["error"]["message"] == "label must be below 3, got 3"
+
+
+def test_an_attack_whose_turn_comes_too_late_is_refused() -> None:
+    made, free = service(n=2000), threading.Event()
+    address, body = "/attack?label=0&length=1&deadline=0.3", png(IMAGES[0])
+    with TestClient(made.front) as client, ThreadPoolExecutor(1) as pool:
+        assert client.post(address, content=body).json()["answer"]["samples"] >= 200
+        made.worker.call(lambda: free.wait(20), due=math.inf)
+        late = pool.submit(client.post, address, content=body)
+        time.sleep(0.6)
+        free.set()
+        response = late.result(20)
+    assert response.status_code == 503 and response.json()["error"]["kind"] == "busy"
+
+
+@pytest.mark.parametrize("path", ["/predict", "/stream", "/attack"])
+def test_an_address_that_is_opened_in_a_browser_says_how_to_ask(
+    client: TestClient, path: str
+) -> None:
+    response = client.get(path)
+    assert response.status_code == 405 and "POST" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

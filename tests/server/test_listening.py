@@ -20,6 +20,7 @@ from macer.server.app import Service
 from macer.server.listening import bound_socket, server_of
 
 BODY = png(IMAGES[0])
+CLOSING = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
 
 @pytest.fixture
@@ -153,3 +154,32 @@ def test_a_connection_serves_request_after_request(
             first = connection.sock
             assert connection.getresponse().read() and connection.sock is first
             time.sleep(0.4)  # longer than a head may take, shorter than a connection is kept
+
+
+def test_more_connections_than_there_may_be_are_refused_in_one_line(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS", 1)
+    with socket.create_connection(("127.0.0.1", running.port)):
+        wait_until(lambda: len(running.server.server_state.connections) == 1)
+        response = answered_raw(running.port, CLOSING)
+        assert response.startswith(b"HTTP/1.1 503 ") and b"too many connections" in response
+    wait_until(lambda: not running.server.server_state.connections)
+    answer = answer_of(ask(running.port, "/predict?n=200&deadline=30"))
+    assert answer["samples"] == 200
+
+
+def test_what_is_no_http_is_refused_in_one_line(running: Any) -> None:
+    head, _, body = answered_raw(running.port, b"\x16\x03\x01 hello\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["error"] == {"kind": "http", "message": "the request must be HTTP/1.1"}
+
+
+def answered_raw(port: int, request: bytes) -> bytes:
+    """All that the service sends until it closes the connection."""
+    received = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(request)
+        while more := connection.recv(4096):
+            received += more
+    return received

@@ -2602,6 +2602,18 @@ MUTANTS = {
         "if False:",
         "server/test_listening.py::test_an_answer_may_take_longer_than_the_head_of_its_request",
     ),
+    "serve: an attack waits past its deadline": Mutant(
+        "server/worker.py",
+        "            if time.monotonic() >= due:\n",
+        "            if False:\n",
+        "server/test_app.py::test_an_attack_whose_turn_comes_too_late_is_refused",
+    ),
+    "serve: any number of connections": Mutant(
+        "server/connections.py",
+        "full = len(self.connections) > CONNECTIONS",
+        "full = False",
+        "server/test_listening.py::test_more_connections_than_there_may_be_are_refused_in_one_line",
+    ),
     "serve: what is freed is kept": Mutant(
         "server/memory.py",
         "        ctypes.CDLL(None).malloc_trim(0)\n",

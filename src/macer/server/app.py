@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -118,6 +119,8 @@ class Service:
         more_of_stream = more | {"responses": _ERRORS | events}
         app.post("/stream", response_class=Response, **more_of_stream)(self.stream)
         app.post("/attack", response_model=Attacked, **more)(self.attack)
+        for path in ("/predict", "/stream", "/attack"):
+            app.get(path, include_in_schema=False)(self.ask_by_post)
         app.get("/models")(self.list_models)
         app.get("/health")(self.health)
         key: dict[int | str, dict[str, Any]] = {401: _ERRORS[401]}
@@ -177,10 +180,10 @@ class Service:
             pixels = await run_in_threadpool(read_upload, content, served.card, self.limits)
         return asked, served, n, pixels
 
-    def _job(self, asked: Asked, served: Served, n: int, pixels: Tensor, show: int = 0) -> Job:
+    def _job(self, asked: Asked, served: Served, n: int, pixels: Tensor, **more: Any) -> Job:
         return Job(
             served=served, pixels=pixels, number=self.seed.number(pixels), alpha=asked.alpha, n=n,
-            deadline=asked.deadline, asked=asked.radius, show=show,
+            deadline=asked.deadline, asked=asked.radius, **more,
         )  # fmt: skip
 
     async def predict(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
@@ -195,7 +198,7 @@ class Service:
         place = self._place(request)
         try:
             asked, served, n, pixels = await self._upload(request, asked)
-            job = self._job(asked, served, n, pixels, asked.copies)
+            job = self._job(asked, served, n, pixels, show=asked.copies)
         except BaseException:
             place.close()
             raise
@@ -205,6 +208,7 @@ class Service:
         """Attack an image to a given length by PGD through the noise, and label what it finds."""
         with self._place(request):
             asked, served, n, pixels = await self._upload(request, asked)
+            came = time.monotonic()
             classes = len(served.card.classes)
             if asked.label >= classes:
                 some = f"label must be below {classes}, got {asked.label}"
@@ -212,10 +216,15 @@ class Service:
             act = partial(
                 attacked, served, pixels, asked.label, length=asked.length, seed=self.seed
             )
-            found = await result_of(request, asyncio.wrap_future(self.worker.call(act)))
-            job = self._job(asked, served, n, found)
+            future = self.worker.call(act, due=came + asked.deadline)
+            found = await result_of(request, asyncio.wrap_future(future))
+            job = self._job(asked, served, n, found, came=came, begun=True)
             await answered(self.worker, job, request.receive)
         return JSONResponse(asdict(attacked_of(job, self.seed, pixels, length=asked.length)))
+
+    async def ask_by_post(self) -> Response:
+        """Say how to ask, to whoever opens the address in a browser."""
+        raise HTTPException(405, "send the image by POST; GET / is a page that does")
 
     async def list_models(self) -> dict[str, Any]:
         """The models, the limits, and the test images that come with macer."""

@@ -34,9 +34,11 @@ class Job:
     Args:
         number: names the image's noise.
         n: the most samples.
-        deadline: seconds from now; the first look is always finished.
+        deadline: seconds since it came; the first look is always finished.
         asked: a radius that is enough.
         show: noisy copies to show at each look.
+        came: when the request came, by `time.monotonic`.
+        begun: whether its turn has come already; then it gets its first look however late it is.
         tell: called in the worker's thread when there is news.
     """
 
@@ -48,9 +50,10 @@ class Job:
     deadline: float
     asked: float | None = None
     show: int = 0
+    came: float = field(default_factory=time.monotonic)
+    begun: bool = False
     tell: Callable[[], None] = lambda: None
 
-    came: float = field(default_factory=time.monotonic)
     left: bool = False  # nobody waits for it any more
     seen: Seen | None = None
     error: Exception | None = None

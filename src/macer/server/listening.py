@@ -10,10 +10,9 @@ from types import FrameType
 import uvicorn
 
 from macer.server.app import Service
-from macer.server.connections import PromptProtocol
+from macer.server.connections import CONNECTIONS, PromptProtocol
 from macer.system.errors import Mistake
 
-_CONNECTIONS = 1024  # above that, a connection is refused at once
 _LAST_SECONDS = 10  # for answers that are on their way when a signal comes
 
 
@@ -49,7 +48,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise Mistake(f"port must be from 0 to 65535, got {port}")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_CONNECTIONS)
+        return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
     except OSError as error:
         raise Mistake(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
@@ -58,8 +57,7 @@ def server_of(service: Service) -> uvicorn.Server:
     """What answers for the service."""
     config = uvicorn.Config(
         service.front, http=PromptProtocol, ws="none", log_level="critical", access_log=False,
-        server_header=False, limit_concurrency=_CONNECTIONS,
-        timeout_graceful_shutdown=_LAST_SECONDS,
+        server_header=False, timeout_graceful_shutdown=_LAST_SECONDS,
     )  # fmt: skip
     return _Server(config, service)
 

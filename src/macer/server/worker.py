@@ -42,7 +42,7 @@ class Worker:
         self.samples = 0  # drawn in all
         self.flying: list[Job] = []
         self._waiting: deque[Job] = deque()
-        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._calls: deque[tuple[Future[Any], Callable[[], Any], float]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
         self._pace = 10_000.0  # samples a second, measured at each pass
@@ -75,13 +75,17 @@ class Worker:
             self._waiting.append(job)
             self._wake.notify()
 
-    def call(self, act: Callable[[], Value]) -> "Future[Value]":
-        """Run a function between two passes, in the thread that owns the models."""
+    def call(self, act: Callable[[], Value], *, due: float) -> "Future[Value]":
+        """Run a function between two passes, in the thread that owns the models.
+
+        Args:
+            due: when its turn must have come, by `time.monotonic`.
+        """
         future: Future[Value] = Future()
         with self._wake:
             if self._stopping:
                 raise _STOPPED
-            self._calls.append((future, act))
+            self._calls.append((future, act, due))
             self._wake.notify()
         return future
 
@@ -111,17 +115,19 @@ class Worker:
             )
             while self._waiting and len(self.flying) < self.at_once:
                 job = self._waiting.popleft()
-                if job.late and not job.left:
+                if job.late and not (job.left or job.begun):
                     job.fail(_BUSY)
                 elif not job.left:
                     self.flying.append(job)
             return not self._stopping
 
     def _run_call(self) -> None:
-        future, act = self._calls.popleft()
+        future, act, due = self._calls.popleft()
         if not future.set_running_or_notify_cancel():
             return
         try:
+            if time.monotonic() >= due:
+                raise _BUSY
             future.set_result(act())
         except Exception as error:
             future.set_exception(error)
@@ -132,7 +138,7 @@ class Worker:
                 job.fail(_STOPPED)
             elif not job.done:
                 job.end("stopped")
-        for future, _ in self._calls:
+        for future, _, _ in self._calls:
             if future.set_running_or_notify_cancel():
                 future.set_exception(_STOPPED)
 
