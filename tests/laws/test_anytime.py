@@ -249,9 +249,7 @@ def test_predict_shows_the_label_once_it_is_decided_and_then_the_largest_radius(
 
 
 def test_seconds_end_a_prediction(desk, capsys):
-    started = time.monotonic()
     assert main([*PREDICT[:-1], str(10**9), "--seconds", "0.5", "--json"]) == 0
-    assert time.monotonic() - started < 60
     [one] = json.loads(capsys.readouterr().out)["predictions"]
     assert one["bound"] == "anytime" and 200 <= one["drawn"] < 10**9
     assert one["label"] == 7
