@@ -103,7 +103,9 @@ def test_certificates_in_no_run_have_commands_that_name_the_model(run: Path) -> 
     assert evidence_of(run)["commands"]["verify"].startswith("macer verify RUN --data DATA")
     (run / MANIFEST).unlink()
     commands = evidence_of(run, radius=0.1)["commands"]
-    assert commands["certify"].startswith("macer certify MODEL --data DATA")
+    assert commands["certify"].startswith(
+        "macer certify MODEL --sigma 0.25 --dataset mnist --data DATA"
+    )
     assert commands["verify"].startswith("macer verify RUN --target MODEL --data DATA")
     assert " --radius 0.1 " in commands["report"]
 

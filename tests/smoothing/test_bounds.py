@@ -1,6 +1,6 @@
 """Confidence bounds: formulas, coverage, rounding; and what the table says of each."""
 
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import mpmath
 import numpy as np
@@ -9,8 +9,8 @@ import torch
 from scipy.special import betainc, betaincinv
 from scipy.stats import beta, binom
 
-from macer.recipes import CertifyRecipe
-from macer.smoothing.bounds import BOUNDS, bound_named
+from macer.recipes.bound_names import BoundName, FixedBoundName, VoteBoundName
+from macer.smoothing.bounds import BOUNDS, READINGS, SOFT_READINGS, bound_named
 from macer.smoothing.confidence import (
     bernstein_lower,
     clopper_pearson_lower,
@@ -173,13 +173,16 @@ def test_a_bound_is_largest_where_every_sample_is_for_the_class(name):
     assert bound.largest(bound.least - 1, 0.001) == 0.0
 
 
-def test_recipes_offer_the_bounds_of_the_table():
-    assert get_args(get_type_hints(CertifyRecipe)["bound"]) == tuple(BOUNDS)
-
-
 def test_an_unknown_bound_is_refused():
     with pytest.raises(
         Mistake,
         match=r"^unknown bound 'wald'; choose from clopper-pearson, runner-up, anytime, hoeff",
     ):
         bound_named("wald")
+
+
+def test_the_names_for_flags_are_those_of_the_table():
+    assert get_args(BoundName) == tuple(BOUNDS)
+    assert set(get_args(FixedBoundName)) == {name for name, b in BOUNDS.items() if not b.anytime}
+    assert set(get_args(VoteBoundName)) == {name for name, b in BOUNDS.items() if not b.soft}
+    assert set(READINGS + SOFT_READINGS) == set(get_args(FixedBoundName))

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -24,6 +24,7 @@ from macer.cli.parameters import (
 )
 from macer.cli.printing import Result, print_line, print_report
 from macer.recipes import CertifyRecipe, Whole
+from macer.recipes.bound_names import VoteBoundName
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL
 from macer.runs.zoo import in_zoo, user_folder
 from macer.system.errors import Mistake, Stopped
@@ -221,7 +222,7 @@ def predict(
     n0: Whole = 100,
     n: Whole = 10_000,
     alpha: float = 0.001,
-    bound: Literal["clopper-pearson", "runner-up", "anytime"] | None = None,
+    bound: VoteBoundName | None = None,
     radius: float | None = None,
     seconds: float | None = None,
     sigma: float | None = None,

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
+from macer.recipes.bound_names import FixedBoundName
 from macer.system.errors import Mistake
 from macer.system.text import duration, rate_text, shape_text
 
@@ -42,7 +43,7 @@ def plan(
     n0: Whole = 100,
     n: Whole = 100_000,
     alpha: float = 0.001,
-    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] = "clopper-pearson",
+    bound: FixedBoundName = "clopper-pearson",
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,

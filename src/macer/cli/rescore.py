@@ -1,10 +1,11 @@
 """`macer rescore`: certificates by another bound or level, from the counts of a journal."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from macer.cli.audit import Certificates
 from macer.cli.printing import Result, print_line, print_report
+from macer.recipes.bound_names import FixedBoundName
 from macer.runs.names import TABLE, rescored_file
 from macer.runs.zoo import certificates_folder, in_zoo, user_folder
 
@@ -16,7 +17,7 @@ def rescore(
     run: Certificates,
     /,
     *,
-    bound: Literal["clopper-pearson", "runner-up", "hoeffding", "bernstein"] | None = None,
+    bound: FixedBoundName | None = None,
     alpha: float | None = None,
     out: Path | None = None,
 ) -> Result:

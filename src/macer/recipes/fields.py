@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
+from macer.recipes.bound_names import BoundName
 from macer.recipes.loss import Loss, as_loss
 from macer.system.errors import Mistake
 from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges
@@ -200,9 +201,7 @@ class CertifyRecipe:
     "Other samples that bound its probability."
     alpha: float = 0.001
     "Probability α that a certificate is false, for each image."
-    bound: Literal["clopper-pearson", "runner-up", "anytime", "hoeffding", "bernstein"] = (
-        "clopper-pearson"
-    )
+    bound: BoundName = "clopper-pearson"
     "Hard votes by Clopper–Pearson, with the runner-up's bound, or at any time; or soft outputs."
     beta: float = 1.0
     "Inverse temperature β of the soft classifier."

@@ -154,14 +154,15 @@ def commands(run: Source, images: Selection, radius: float | None) -> dict[str, 
     """
     asked = _range_flags(run.contents)
     given = "" if radius is None else f" --radius {radius!r}"
-    target, of = ("RUN", "") if run.model else ("MODEL", " --target MODEL")
+    header = run.header
+    of_model = f"MODEL --sigma {header.sigma!r} --dataset {header.dataset}"
+    target, of = ("RUN", "") if run.model else (of_model, " --target MODEL")
     parts = {"start": images.start or None, "stop": images.stop, "skip": images.skip}
     chosen = "".join(
         f" --{k} {v}" for k, v in parts.items() if v is not None and (k, v) != ("skip", 1)
     )
     return {
-        "certify": f"macer certify {target} --data DATA{asked}{_setting_flags(run.header)} "
-        "--out NEW",
+        "certify": f"macer certify {target} --data DATA{asked}{_setting_flags(header)} --out NEW",
         "verify": f"macer verify RUN{of} --data DATA{asked}",
         "report": f"macer report RUN{chosen}{given} --data DATA --html review.html "
         "--evidence evidence.json",
@@ -187,7 +188,7 @@ def _setting_flags(header: Header) -> str:
         *([] if header.exact else ["--no-exact"]),
         *(["--row-by-row"] if header.row_by_row else []),
         *(["--score"] if header.score else []),
-        *([f"--beta {header.beta:g}"] if header.bound in ("bernstein", "hoeffding") else []),
+        *([f"--beta {header.beta!r}"] if header.beta != 1.0 else []),
     ]
     return " " + " ".join(flags)
 

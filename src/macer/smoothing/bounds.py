@@ -128,8 +128,9 @@ BOUNDS = {
 
 # The bounds of hard votes that read the same counts: n samples, however they vote. And those of
 # soft outputs, from their moments at one β.
-READINGS = ("clopper-pearson", "runner-up")
-SOFT_READINGS = ("hoeffding", "bernstein")
+_FIXED = {name: bound for name, bound in BOUNDS.items() if not bound.anytime}
+READINGS = tuple(name for name, bound in _FIXED.items() if not bound.soft)
+SOFT_READINGS = tuple(name for name, bound in _FIXED.items() if bound.soft)
 
 
 def bound_named(name: str) -> Bound:
