@@ -2626,6 +2626,18 @@ MUTANTS = {
         "    if True:\n        await",
         "server/test_memory.py::test_memory_is_trimmed_again_and_again",
     ),
+    "a folded batch-norm loses what it was folded into": Mutant(
+        "models/unfold.py",
+        "        norm.bias += scale * (mean - norm.running_mean)\n",
+        "",
+        "models/test_unfold.py",
+    ),
+    "a frozen batch-norm is changed": Mutant(
+        "training/initial.py",
+        "folded_norms(model, keep=freeze(model, recipe).parts)",
+        "folded_norms(model)",
+        "training/test_initial.py::test_folded_batch_norms_that_are_frozen_stay",
+    ),
     "serve: copies that never voted": Mutant(
         "server/worker.py",
         "job.looked // CHUNK, job.show",

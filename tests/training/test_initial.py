@@ -143,6 +143,38 @@ def test_half_precision_becomes_float32(source, tmp_path, untrained):
     assert torch.equal(found["0.weight"], expected["0.weight"].half().float())
 
 
+@pytest.fixture
+def folded(tmp_path):
+    """A file whose batch-norm was folded into the layer before it."""
+    torch.manual_seed(5)
+    network = build_model(NETWORK, num_classes=3, shape=(1, 8, 8))[1]
+    torch.nn.init.normal_(network[1].bias)
+    torch.save(network.state_dict(), tmp_path / "folded.pth")
+    return tmp_path / "folded.pth"
+
+
+def test_folded_batch_norms_get_statistics_of_training_images(tmp_path, untrained, folded, capsys):
+    recipe = tiny_recipe(model=NETWORK, epochs=1, held_out=16)
+    train(recipe, tiny_split(), CLASSES, tmp_path / "run", init=folded)
+    assert Run(tmp_path / "run").read_manifest()["init"]["unfolded"] == 1
+    assert "1 batch-norms of " in capsys.readouterr().err
+    network = build_model(NETWORK, num_classes=3, shape=(1, 8, 8))[1].eval()
+    network.load_state_dict(torch.load(folded, weights_only=True))
+    model = load_model(tmp_path / "run")[0]
+    images = torch.from_numpy(tiny_split().images[:48]).float() / 255
+    with torch.no_grad():
+        torch.testing.assert_close(model(images), network(images), rtol=1e-4, atol=1e-5)
+        x = network[0](images)
+    torch.testing.assert_close(model[1][1].running_mean, x.mean((0, 2, 3)))
+
+
+def test_folded_batch_norms_that_are_frozen_stay(tmp_path, untrained, folded):
+    recipe = tiny_recipe(model=NETWORK, epochs=1, freeze=("1",))
+    train(recipe, tiny_split(), CLASSES, tmp_path / "run", init=folded)
+    assert "unfolded" not in Run(tmp_path / "run").read_manifest()["init"]
+    assert not network_of(tmp_path / "run")["1.running_mean"].any()
+
+
 def test_a_layer_of_other_classes_begins_anew_from_the_seed_and_no_other_layer(
     source, tmp_path, untrained, capsys
 ):

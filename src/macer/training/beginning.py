@@ -55,16 +55,22 @@ def start_of(
     card: ModelCard,
     run: Run,
     data_sha256: str,
+    training: Split,
     *,
     resume: bool,
 ) -> Start:
-    """A fresh model, or one with the weights of a file; a checkpoint may replace them later."""
+    """A fresh model, or one with the weights of a file; a checkpoint may replace them later.
+
+    Args:
+        data_sha256: of all images, held-out ones too.
+        training: the images to train on.
+    """
     initial = find_initial(init, run, resume=resume)
     model = _fresh_model(recipe, card)
     record: dict[str, Any] | None = None
     if initial:
         check_unseen(initial, recipe, data_sha256)
-        record = begin(model, initial, recipe, card)
+        record = begin(model, initial, recipe, card, training)
     elif resume and run.manifest.is_file():
         record = run.read_manifest().get("init")
     check_use(recipe, record)

@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import nn
 
+from macer.data.sets import Split
 from macer.models.denoisers import Denoised
 from macer.models.normalisation import Normalisation, check_normalisation
+from macer.models.unfold import folded_norms, unfold
 from macer.models.weights import Weights, load_weights, read_weights
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import has_checkpoint
@@ -17,6 +21,9 @@ from macer.runs.zoo import in_zoo
 from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.typed import require_type
+from macer.training.freezing import freeze
+
+_IMAGES = 512  # that give folded batch-norms their statistics
 
 
 class Initial(NamedTuple):
@@ -65,9 +72,13 @@ def _read(init: Path | str) -> Initial:
 
 
 def begin(
-    model: nn.Sequential, initial: Initial, recipe: TrainRecipe, card: ModelCard
+    model: nn.Sequential, initial: Initial, recipe: TrainRecipe, card: ModelCard, split: Split
 ) -> dict[str, Any]:
-    """Load the initial weights into a fresh model; return what the manifest says of them."""
+    """Load the initial weights into a fresh model; return what the manifest says of them.
+
+    Args:
+        split: the training images.
+    """
     weights, network = initial.weights, model.get_submodule("1")
     if isinstance(network, Denoised):
         place = load_weights(network.classifier, weights, recipe.model)
@@ -81,7 +92,25 @@ def begin(
     check_normalisation(weights, place, recipe.model, given=given, asked=recipe.normalise)
     target = initial.target
     name = str(target) if in_zoo(target) else Path(target).resolve().name
-    return {"file": name, "sha256": weights.sha256, "new": new}
+    record: dict[str, Any] = {"file": name, "sha256": weights.sha256, "new": new}
+    if count := _unfold(model, recipe, split):
+        note(
+            f"{count} batch-norms of {weights.path} were folded into the layers before them: they "
+            "get the statistics of training images, and the network's outputs stay"
+        )
+        record["unfolded"] = count
+    return record
+
+
+def _unfold(model: nn.Sequential, recipe: TrainRecipe, split: Split) -> int:
+    """Give folded batch-norms that are to be trained the statistics of training images."""
+    norms = folded_norms(model, keep=freeze(model, recipe).parts)
+    if not norms:
+        return 0
+    places = np.unique(np.linspace(0, len(split.labels) - 1, _IMAGES).astype(np.int64))
+    images = torch.from_numpy(np.asarray(split.images[places])).float() / 255
+    unfold(model, norms, images)
+    return len(norms)
 
 
 def check_use(recipe: TrainRecipe, record: dict[str, Any] | None) -> None:

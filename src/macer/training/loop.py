@@ -100,7 +100,7 @@ def train(
     check_memory(recipe, split.images.shape[1:], device)
     card = card_of(recipe, training, names)
     data_sha256 = fingerprint(split)
-    start = start_of(init, recipe, card, run, data_sha256, resume=resume)
+    start = start_of(init, recipe, card, run, data_sha256, training, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
     trainer = trainer_of(recipe, start, training, teachers, device, ranks)
     # As they are now: they may be edited meanwhile.
