@@ -1,5 +1,6 @@
 """The flags of `macer train RECIPE`, read before the command line knows them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,6 +137,19 @@ def test_flags_are_spelt_as_the_help_and_as_the_fields_are(folder: Path, flags: 
     assert main(["train", *flags, *LITTLE, "--out", "run"]) == 0
     recipe = Run(folder / "run").read_manifest()["recipe"]
     assert (recipe["lr_schedule"], recipe["lr_decays"]) == ("cosine", [])
+
+
+def test_the_help_of_a_recipe_shows_its_own_values(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for recipe in ("demo", "fast/cifar10-0.25"):
+        assert main(["train", recipe, "--help"]) == 0
+        words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        shown[recipe] = [
+            re.search(rf"--{flag} .*?\[default: (.*?)\]", words)[1]  # type: ignore[index]
+            for flag in ("dataset", "model", "sigma", "epochs", "lr-decays", "lam")
+        ]
+    assert shown["demo"] == ["mnist-sample", "lenet", "0.5", "6", "(4,)", "4.0"]
+    assert shown["fast/cifar10-0.25"] == ["cifar10", "wide14", "0.25", "180", "()", "8.0"]
 
 
 # refusal

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from cyclopts import App, Group, Parameter
 from cyclopts.config import Dict
-from docstring_parser import parse
+from docstring_parser import parse, parse_from_object
 
 from macer.cli.train import is_run, train
 from macer.recipes import Loss, TrainRecipe, read_recipe
@@ -88,6 +88,9 @@ def train_command(given: Sequence[str]) -> App:
     if (names := _names_of_settings(loss.name)) is not None:
         _check_flags(loss.name, names, words.flags)  # before torch is imported
     command = _with_settings(loss, words)
+    if not _HELP.isdisjoint(given):
+        with naming(recipe):
+            _show_values(command, TrainRecipe(**values))
     return App(name="train", default_command=command, config=from_file)
 
 
@@ -169,6 +172,21 @@ def _with_settings(given: Loss, words: Words) -> Callable[..., Any]:
     flags = Annotated[record, Parameter(name="*")]
     command.__annotations__ = train.__annotations__ | {"settings": flags}
     return command
+
+
+def _show_values(command: Any, recipe: TrainRecipe) -> None:
+    """Let the help of a command show the values of the recipe, not those of a recipe's fields."""
+    hints = get_type_hints(TrainRecipe, include_extras=True)
+    helps = {entry.arg_name: entry.description for entry in parse_from_object(TrainRecipe).params}
+    columns = [
+        (name, Annotated[hints[name], Parameter(help=helps[name])], getattr(recipe, name))
+        for name in FIELDS
+    ]
+    record: Any = make_dataclass(
+        "Fields", columns, frozen=True, kw_only=True, namespace={"__module__": __name__}
+    )
+    command.__kwdefaults__ |= {"fields": record()}
+    command.__annotations__ |= {"fields": Annotated[record, Parameter(name="*")]}
 
 
 def _flag(setting: str, hint: Any, parameter: Parameter) -> Any:
