@@ -80,7 +80,7 @@ def test_a_known_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == [
         "lenet, 1×28×28 images, 1 threads: 1,000 samples/s, ready after 10 s",
         "σ 0.5, α 0.001, n0 100, clopper-pearson",
-        "n largest radius an image 500 images cost",
+        "n largest radius per image 500 images cost",
         "─" * len(told[3]),
         "1,000 1.2316 1.1 s 9 min 20 s 0.39",
         "2,000 1.3509 2.1 s 17 min 40 s 0.74",

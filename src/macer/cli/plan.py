@@ -255,7 +255,7 @@ def _print_plan(
     )
     print_line(f"σ {case.sigma:g}, α {case.alpha:g}, n0 {case.n0:,}, {case.bound}")
     priced = case.price is not None
-    header = ("n", "largest radius", "an image", f"{case.images:,} images", "cost")
+    header = ("n", "largest radius", "per image", f"{case.images:,} images", "cost")
     rows = [
         (
             f"{size.n:,}", _down(size.radius), duration(size.seconds_per_image),
