@@ -1526,6 +1526,9 @@ MUTANTS = {
     "a number split over two lines": Mutant(
         "reporting/grid.py", "SHORT = 28", "SHORT = 4", "reporting/test_grid.py"
     ),
+    "a time split between its units": Mutant(
+        "system/text.py", "|(?<=\\d min)) (?=", "|(?<=\\d m)) (?=", "system/test_text.py"
+    ),
     "another σ under the training's": Mutant(
         "certification/target.py",
         "replace(target, sigma=sigma, architecture=architecture)",
