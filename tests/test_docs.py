@@ -15,7 +15,7 @@ import torch
 from check_site import fetched
 from data_files import Columns
 from draw_pictures import PICTURES, draw
-from generate_site import ELSEWHERE, Site, generate
+from generate_site import CODE, ELSEWHERE, Site, generate
 from generated_parts import PARTS
 from pages import ROOT, blocks
 from PIL import Image
@@ -32,6 +32,7 @@ from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
 from macer.reporting.scores import given_up
 from macer.server.answers import Answer
+from macer.system.text import NO_BREAK, unbroken
 
 DOCS = ROOT / "docs"
 SIGMAS = ("0.25", "0.50", "1.00")
@@ -111,7 +112,7 @@ def test_the_architecture_names_every_package():
 @pytest.mark.slow
 def test_scores_are_those_of_every_log():
     logs = list((ROOT / "results").glob("*.tsv.gz"))
-    text = PARTS["scores"]().replace("\N{NO-BREAK SPACE}", " ")
+    text = PARTS["scores"]()
     assert len(text.splitlines()) == len(logs) + 2
     assert "| `cifar10-0.50-record` | 0.784 ± 0.017 | 0.792 † |" in text
 
@@ -333,6 +334,16 @@ def test_the_site_is_built_from_pinned_packages():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert "mkdocs-material" in extras["optional-dependencies"]["docs"]
     assert "\nstrict: true\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_in_the_site_no_line_ends_within_a_number_and_code_stays_as_it_is():
+    site = Site()
+    for page in site.places:
+        text = site.text_of(page)
+        outside, inside = ("`".join(CODE.split(text)[part::2]) for part in (0, 1))
+        assert unbroken(outside) == outside, page
+        assert NO_BREAK not in inside, page
 
 
 # refusal

@@ -2,9 +2,12 @@
 
 python docs/scripts/generate_site.py build/docs
 
-The pages are those of docs/, README.md and a few other files. Two things change on the way: a line
-`<!-- generated: NAME -->` becomes what the function of that name in generated_parts.py returns, and
-a link to a file of the repository that is no page becomes a link to a page with that file's text.
+The pages are those of docs/, README.md and a few other files. Three things change on the way:
+
+- a line `<!-- generated: NAME -->` becomes what the function of that name in generated_parts.py
+  returns;
+- a link to a file of the repository that is no page becomes a link to a page with that file's text;
+- outside code no line ends within a number.
 """
 
 import os
@@ -16,6 +19,8 @@ from pathlib import Path, PurePosixPath
 from browser_files import runtime_is_here, write_browser_files
 from generated_parts import PARTS
 from paper_chapter import draw_paper
+
+from macer.system.text import unbroken
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +67,9 @@ class Site:
         """A page with its generated parts, its links leading to pages of the site."""
         text = PLACE.sub(lambda place: PARTS[place[1]](), file.read_text("utf-8"))
         parts = CODE.split(text)  # every other part is code
-        parts[::2] = [LINK.sub(lambda link: self._moved(link, file), part) for part in parts[::2]]
+        parts[::2] = [
+            unbroken(LINK.sub(lambda link: self._moved(link, file), part)) for part in parts[::2]
+        ]
         return HEADS.get(self.places[file], "") + "".join(parts)
 
     def _moved(self, link: re.Match[str], page: Path) -> str:

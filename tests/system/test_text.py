@@ -52,7 +52,7 @@ def test_a_duration_is_in_its_two_largest_units(seconds, text):
     [
         *("0.572 ± 0.009", "−0.005 ± 0.005", "0.100 ± ?", "0.575 †", "405 s", "61.6 h", "3.5 GiB"),
         *(duration(seconds) for seconds in (37, 587, 126_000, 1e9)),
-        *("n = 100,000", "α = 0.001", "σ 0.25"),
+        *("n = 100,000", "α = 0.001", "σ 0.25", "σ .5", "**0.925** ± .001"),
     ],
 )
 def test_a_number_has_no_space_at_which_a_line_may_end(number):

@@ -11,6 +11,7 @@ from macer.reporting import leaderboard_forms as forms
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
 from macer.system.errors import Mistake
 from macer.system.files import write_file
+from macer.system.text import unbroken
 
 
 def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
@@ -25,6 +26,7 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["unbroken"] = unbroken
     text = environment.from_string(source).render(
         title=forms.TITLE,
         boards=[_section(board) for board in boards],

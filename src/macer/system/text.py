@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNIT = "(?:d|h|min|s|ms|µs|kB|MB|GB|TB|KiB|MiB|GiB)"
-# Spaces before an error or a mark, before a unit, within a time, and in n = 100 or σ 0.5.
+# Spaces before an error or a mark, before a unit, within a time, and in n = 100 or σ .5. Markdown
+# ends a bold number with *.
 _INSIDE = re.compile(
-    rf"(?<=\d) (?=[±†]|{_UNIT}\b)|(?<=±) (?=[\d?])"
+    rf"(?<=\d) (?={_UNIT}\b)|(?<=[\d*]) (?=[±†])|(?<=±) (?=[\d.?])"
     rf"|(?:(?<=\d d)|(?<=\d h)|(?<=\d min)) (?=\d+ {_UNIT}\b)"
-    r"|(?<=\w) (?== \d)|(?<= =) (?=\d)|(?<=σ) (?=\d)"
+    r"|(?<=\w) (?== [\d.])|(?<= =) (?=[\d.])|(?<=σ) (?=[\d.])"
 )
 
 
