@@ -31,6 +31,7 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
         title=forms.TITLE,
         boards=[_section(board) for board in boards],
         notes=forms.notes(boards),
+        loading=forms.LOADING.replace("`", ""),
         others=others,
         others_note=forms.OTHERS,
         script=script,
@@ -46,7 +47,11 @@ def _section(board: Board) -> dict[str, Any]:
         "title": forms.title(board),
         "header": grid.header[:-1],  # the network stands below the method's name
         "rows": [
-            {"row": row, "cells": _cells(row, texts[2:-1], board)}
+            {
+                "row": row,
+                "cells": _cells(row, texts[2:-1], board),
+                "where": forms.where_text(row),
+            }
             for row, texts in zip(board.rows, grid.rows, strict=True)
         ],
     }
