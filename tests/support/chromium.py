@@ -91,6 +91,11 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+def overflow(page: Any) -> int:
+    """By how many pixels a page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
 def draw_seven(page: Any, part: Any) -> None:
     """Draw on the field of a page, or of a frame in it."""
     pad = part.locator("#pad")

@@ -2290,8 +2290,8 @@ MUTANTS = {
     ),
     "a column of the page sorted by another's values": Mutant(
         "reporting/leaderboard_page.py",
-        "values: list[object] = [row.acr]",
-        "values: list[object] = [row.standard_error]",
+        "values: list[object] = [row.name, row.rank, row.acr]",
+        "values: list[object] = [row.name, row.rank, row.standard_error]",
         "reporting/test_leaderboard_page.py",
     ),
     "zeros put before the channels": Mutant(

@@ -15,6 +15,7 @@ from macer.reporting.texts import (
     signed_with_error,
     with_error,
 )
+from macer.system.text import unbroken
 
 Line = tuple[str, ...]
 
@@ -196,12 +197,17 @@ def others_grid(others: Sequence[OtherLeague]) -> Grid:
 def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
     """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
     parts = [f"# {TITLE}\n"]
-    parts += [f"## {title(board)}\n\n{markup.markdown(*whole(board), ())}" for board in boards]
+    parts += [f"## {title(board)}\n\n{table(board)}" for board in boards]
     parts.append("\n\n".join(notes(boards)) + "\n")
     parts.append(f"## Sources\n\n{LOADING}\n")
     parts += [_of_words(_with_papers(grid, boards)) for grid in origins(boards)]
     parts.append(f"## Other leagues\n\n{OTHERS}\n\n{_of_words(others_grid(others))}")
-    return "\n".join(parts)
+    return unbroken("\n".join(parts))
+
+
+def table(board: Board) -> str:
+    """The table of a board in Markdown; no line ends within a number."""
+    return unbroken(markup.markdown(*whole(board), ()))
 
 
 def _with_papers(grid: Grid, boards: Sequence[Board]) -> Grid:
