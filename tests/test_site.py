@@ -29,6 +29,7 @@ from browser_files import (
     words,
 )
 from chromium import (
+    BOTH_WIDTHS,
     LOOKS,
     chromium,
     draw_one_by_keys,
@@ -165,7 +166,7 @@ FIGURE = re.compile(r"[-+−]?[\d.,]+(\s±\s[\d.]+|\s†)?")
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
 @pytest.mark.parametrize("name", ["index", "results/leaderboard", "results/measured"])
 def test_every_figure_of_a_table_stands_on_one_line(
     browser: Any, pages: str, look: dict[str, Any], name: str
@@ -222,6 +223,20 @@ def test_the_leaderboard_is_sorted_by_a_click_and_by_enter(browser: Any, leaderb
         assert sorted_by(page, 0) == (sorted(names, key=str.lower), [0], "ascending")
 
 
+@needs_chromium
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_in_every_look_the_leaderboard_fits_and_axe_finds_nothing_in_a_table(
+    browser: Any, pages: str, look: dict[str, Any]
+) -> None:
+    """Its tables are alike, so that one is enough."""
+    with opened(browser, f"{pages}results/leaderboard.html", host=pages, **look) as page:
+        page.wait_for_selector("table[data-sortable] button")
+        assert overflow(page) <= 0
+        assert violations(page, "document.querySelector('[data-sortable]')") == []
+
+
 # the page that certifies
 
 
@@ -251,6 +266,16 @@ def alone(browser: Any, site: str) -> Iterator[Any]:
         yield page
 
 
+def check_look(page: Any, frame: Any, look: dict[str, Any]) -> None:
+    """Both fit their windows and have the colours that the reader prefers."""
+    assert overflow(page) <= 0
+    inner = frame.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+    assert inner[0] <= inner[1] + 1  # all of it is seen
+    ground = frame.evaluate(GROUND)
+    assert ground == page.evaluate(GROUND)
+    assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
+
+
 def shown_certificate(frame: Any) -> tuple[dict[str, Any], str, str]:
     """The certificate behind what is shown, its radius and its label, at one moment."""
     certificate, text, label = frame.evaluate(
@@ -264,7 +289,7 @@ def shown_certificate(frame: Any) -> tuple[dict[str, Any], str, str]:
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
 def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
     browser: Any, site: str, look: dict[str, Any], record_property: Callable[[str, str], None]
 ) -> None:
@@ -290,13 +315,7 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
         frame.click("#stop")
         stopped = radius(frame)
         assert stopped >= 1.0 > 0 and frame.is_enabled("#certify")
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= look["viewport"]["width"]
-        inner = frame.evaluate("[document.documentElement.scrollHeight, innerHeight]")
-        assert inner[0] <= inner[1] + 1  # all of it is seen
-        ground = frame.evaluate(GROUND)
-        assert ground == page.evaluate(GROUND)
-        assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
+        check_look(page, frame, look)
         assert radius(frame) == stopped
 
 
@@ -488,11 +507,14 @@ def test_the_page_works_by_keys_and_follows_the_colours_of_the_site(
 @needs_axe
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_axe_finds_nothing_in_the_page(browser: Any, site: str, look: dict[str, Any]) -> None:
+def test_in_every_look_the_page_fits_and_axe_finds_nothing(
+    browser: Any, site: str, look: dict[str, Any]
+) -> None:
     with start_page(browser, site, look) as (page, frame):
         frame.click("#examples button:nth-child(2)")
         wait_for_radius(frame, 0)
         frame.click("#stop")
+        check_look(page, frame, look)
         assert violations(frame) == []
         assert violations(page, "'iframe.live'") == []
 
