@@ -15,7 +15,7 @@ from macer.reporting.texts import (
     signed_with_error,
     with_error,
 )
-from macer.system.text import unbroken
+from macer.system.text import NO_BREAK, unbroken
 
 Line = tuple[str, ...]
 
@@ -218,10 +218,12 @@ def _with_papers(grid: Grid, boards: Sequence[Board]) -> Grid:
 
 
 def _of_words(grid: Grid) -> str:
-    """A table in Markdown whose columns all begin at the left; commands are code."""
+    """A table in Markdown whose columns all begin at the left; commands are code, lists whole."""
     head, rule, *rest = markup.markdown(*grid, ()).splitlines(keepends=True)
-    lines = [re.sub(r"macer predict \S+ IMAGE", r"`\g<0>`", line) for line in rest]
-    return "".join([head, rule.replace("--:", ":--"), *lines])
+    lines = "".join(rest)
+    lines = re.sub(r"macer predict \S+ IMAGE", r"`\g<0>`", lines)
+    lines = re.sub(r"(?<=\d,) (?=[\d.]+(?:,| \|))", NO_BREAK, lines)  # 0.25, 0.5, 1
+    return "".join([head, rule.replace("--:", ":--"), lines])
 
 
 LOADING = (

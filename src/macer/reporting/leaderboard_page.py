@@ -57,11 +57,18 @@ def _section(board: Board) -> dict[str, Any]:
             {
                 "row": row,
                 "cells": _cells(row, texts[2:-1], board),
-                "where": forms.where_text(row),
+                "where": _where(row),
             }
             for row, texts in zip(board.rows, grid.rows, strict=True)
         ],
     }
+
+
+def _where(row: Rank) -> tuple[str, str]:
+    """The command or the address, in two parts between which a line may end."""
+    text = forms.where_text(row)
+    cut = text.index(row.load) if row.load else text.index("/") + 1
+    return text[:cut], text[cut:]
 
 
 def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
