@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import fields
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ import torch
 from check_site import fetched
 from data_files import Columns
 from draw_pictures import PICTURES, draw
-from generate_site import ELSEWHERE, Site, generate
+from generate_site import CODE, ELSEWHERE, Site, generate
 from generated_parts import PARTS
+from leaderboard_tables import FILES, sortable, write_files
 from pages import ROOT, blocks
 from PIL import Image
 from result_tables import log_of, readme_table
@@ -30,8 +32,11 @@ from macer.losses import LOSSES
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
+from macer.reporting.leaderboard import boards
+from macer.reporting.leaderboard_page import sort_values
 from macer.reporting.scores import given_up
 from macer.server.answers import Answer
+from macer.system.text import NO_BREAK, unbroken
 
 DOCS = ROOT / "docs"
 SIGMAS = ("0.25", "0.50", "1.00")
@@ -111,7 +116,7 @@ def test_the_architecture_names_every_package():
 @pytest.mark.slow
 def test_scores_are_those_of_every_log():
     logs = list((ROOT / "results").glob("*.tsv.gz"))
-    text = PARTS["scores"]().replace("\N{NO-BREAK SPACE}", " ")
+    text = PARTS["scores"]()
     assert len(text.splitlines()) == len(logs) + 2
     assert "| `cifar10-0.50-record` | 0.784 ± 0.017 | 0.792 † |" in text
 
@@ -335,7 +340,39 @@ def test_the_site_is_built_from_pinned_packages():
     assert "\nstrict: true\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
+@pytest.mark.slow
+def test_in_the_site_no_line_ends_within_a_number_and_code_stays_as_it_is():
+    site = Site()
+    for page in site.places:
+        text = site.text_of(page)
+        outside, inside = ("`".join(CODE.split(text)[part::2]) for part in (0, 1))
+        assert unbroken(outside) == outside, page
+        assert NO_BREAK not in inside, page
+
+
+def test_the_leaderboard_of_the_site_has_every_row_with_values_to_sort_by(tmp_path: Path):
+    page = (DOCS / "results/leaderboard.md").read_text("utf-8")
+    text = sortable(page)
+    values = re.findall(r'data-value="(.*?)"', text)
+    expected = [value for one in boards() for row in one.rows for value in sort_values(row, one)]
+    assert [unescape(value) for value in values] == list(map(str, expected))
+    assert text.count("<table data-sortable>") == len(boards())
+    assert text.count("| --: |") == 0 and "| :-- |" in text  # the tables of words stay
+    (tmp_path / "results").mkdir()
+    write_files(tmp_path)
+    for name in FILES:
+        assert name in text
+        there = (ROOT / "src/macer/reporting" / name).read_bytes()
+        assert (tmp_path / "results" / name).read_bytes() == there
+
+
 # refusal
+
+
+def test_a_stale_page_of_the_leaderboard_is_refused():
+    page = (DOCS / "results/leaderboard.md").read_text("utf-8")
+    with pytest.raises(SystemExit, match=r"must have the table of 'σ 0\.25: .*make it anew: macer"):
+        sortable(page.replace("0.572", "0.573"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The site's page that certifies in the browser alone: its files, and the page in Chromium.
+"""The site in Chromium: the page that certifies in the browser alone, with its files; the tables.
 
-The page is that of the folder that MACER_SITE names, as `make browser` and CI do.
+The site is that of the folder that MACER_SITE names, as `make browser` and CI do.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from browser_files import (
     words,
 )
 from chromium import (
+    BOTH_WIDTHS,
     LOOKS,
     chromium,
     draw_one_by_keys,
@@ -35,6 +37,7 @@ from chromium import (
     needs_axe,
     needs_chromium,
     opened,
+    overflow,
     radius,
     served,
     violations,
@@ -50,6 +53,8 @@ from macer.certification.certificate import ABSTAIN
 from macer.certification.conclusions import conclude
 from macer.certification.table import rounded_down
 from macer.data.sets import load
+from macer.reporting.leaderboard import board, boards, other_leagues
+from macer.reporting.leaderboard_page import write_leaderboard
 from macer.smoothing.exact_noise import BITS, levels
 from macer.smoothing.tally import Tally
 
@@ -133,15 +138,13 @@ def test_what_npm_installs_is_pinned_and_names_no_host() -> None:
     assert all("integrity" in entry and "resolved" not in entry for entry in found.values())
 
 
-# the page
+# the tables
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[str]:
+def pages() -> Iterator[str]:
     if "MACER_SITE" not in os.environ:
         pytest.skip("MACER_SITE names no built site; make browser")
-    if not (SITE / "browser/live.html").exists():
-        pytest.skip("the site was built without npm")
     with served(SITE) as address:
         yield address
 
@@ -150,6 +153,100 @@ def site() -> Iterator[str]:
 def browser() -> Iterator[Any]:
     with chromium() as started:
         yield started
+
+
+LINES = """() => [...document.querySelectorAll("td")].map((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    const tops = [...range.getClientRects()].map((box) => box.top);
+    return [cell.textContent, new Set(tops).size];
+})"""
+FIGURE = re.compile(r"[-+−]?[\d.,]+(\s±\s[\d.]+|\s†|(,\s[\d.]+)+)?")
+FITS = "[...document.querySelectorAll('.wide')].every((box) => box.scrollWidth <= box.clientWidth)"
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
+@pytest.mark.parametrize("name", ["index", "results/leaderboard", "results/measured"])
+def test_every_figure_of_a_table_stands_on_one_line(
+    browser: Any, pages: str, look: dict[str, Any], name: str
+) -> None:
+    with opened(browser, f"{pages}{name}.html", host=pages, **look) as page:
+        page.wait_for_selector("table")
+        found = [(text, lines) for text, lines in page.evaluate(LINES) if FIGURE.fullmatch(text)]
+        assert len(found) >= 4
+        assert [text for text, lines in found if lines != 1] == []
+        assert overflow(page) <= 0  # a wide table scrolls in its own box
+
+
+@pytest.fixture(params=["site", "--html"])
+def leaderboard(request: pytest.FixtureRequest, pages: str, tmp_path: Path) -> Iterator[str]:
+    """The address of the page of the site, and of that of `macer leaderboard --html`."""
+    if request.param == "site":
+        yield f"{pages}results/leaderboard.html"
+        return
+    write_leaderboard(boards(), other_leagues(), tmp_path / "leaderboard.html")
+    with served(tmp_path) as address:
+        yield f"{address}leaderboard.html"
+
+
+def sorted_by(page: Any, column: int) -> tuple[list[str], list[int], str]:
+    """The methods of the first board, the columns that it says it is sorted by, and how."""
+    table = page.locator("table[data-sortable]").first
+    methods = table.locator("tbody th").evaluate_all("heads => heads.map((h) => h.dataset.value)")
+    titles = table.locator("thead th")
+    said = titles.evaluate_all("heads => heads.map((h) => h.getAttribute('aria-sort'))")
+    return methods, [i for i, how in enumerate(said) if how], said[column]
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_leaderboard_is_sorted_by_a_click_and_by_enter(browser: Any, leaderboard: str) -> None:
+    rows = board(0.25, "every-5th").rows
+    names = [row.name for row in rows]
+    by_acr = [row.name for row in sorted(rows, key=lambda row: row.acr)]
+    ours = [row.name for row in rows if row.runner_up]
+    assert ours == ["macer record", "macer fast"]  # in the order of the runner-up's ACR too
+    with opened(browser, leaderboard, host=urljoin(leaderboard, "/"), **WIDE) as page:
+        assert page.evaluate(FITS)  # the tables of --html; those of the site scroll
+        titles = page.locator("table[data-sortable]").first.locator("thead button")
+        assert sorted_by(page, 1) == (names, [1], "ascending")
+        titles.nth(2).click()
+        assert sorted_by(page, 2) == (by_acr[::-1], [2], "descending")
+        titles.nth(2).press("Enter")
+        assert sorted_by(page, 2) == (by_acr, [2], "ascending")
+        for how in ("descending", "ascending"):  # what is unknown stands below, either way
+            titles.nth(3).press("Enter")
+            methods, *said = sorted_by(page, 3)
+            assert methods[:2] == (ours if how == "descending" else ours[::-1])
+            assert said == [[3], how]
+        titles.nth(0).click()
+        assert sorted_by(page, 0) == (sorted(names, key=str.lower), [0], "ascending")
+
+
+@needs_chromium
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_in_every_look_the_leaderboard_fits_and_axe_finds_nothing_in_a_table(
+    browser: Any, pages: str, look: dict[str, Any]
+) -> None:
+    """Its tables are alike, so that one is enough."""
+    with opened(browser, f"{pages}results/leaderboard.html", host=pages, **look) as page:
+        page.wait_for_selector("table[data-sortable] button")
+        assert overflow(page) <= 0
+        assert violations(page, "document.querySelector('[data-sortable]')") == []
+
+
+# the page that certifies
+
+
+@pytest.fixture(scope="module")
+def site(pages: str) -> str:
+    if not (SITE / "browser/live.html").exists():
+        pytest.skip("the site was built without npm")
+    return pages
 
 
 @contextmanager
@@ -171,6 +268,16 @@ def alone(browser: Any, site: str) -> Iterator[Any]:
         yield page
 
 
+def check_look(page: Any, frame: Any, look: dict[str, Any]) -> None:
+    """Both fit their windows and have the colours that the reader prefers."""
+    assert overflow(page) <= 0
+    inner = frame.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+    assert inner[0] <= inner[1] + 1  # all of it is seen
+    ground = frame.evaluate(GROUND)
+    assert ground == page.evaluate(GROUND)
+    assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
+
+
 def shown_certificate(frame: Any) -> tuple[dict[str, Any], str, str]:
     """The certificate behind what is shown, its radius and its label, at one moment."""
     certificate, text, label = frame.evaluate(
@@ -184,7 +291,7 @@ def shown_certificate(frame: Any) -> tuple[dict[str, Any], str, str]:
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
 def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
     browser: Any, site: str, look: dict[str, Any], record_property: Callable[[str, str], None]
 ) -> None:
@@ -210,13 +317,7 @@ def test_the_counts_of_a_drawn_digit_give_its_radius_in_python_bit_for_bit(
         frame.click("#stop")
         stopped = radius(frame)
         assert stopped >= 1.0 > 0 and frame.is_enabled("#certify")
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= look["viewport"]["width"]
-        inner = frame.evaluate("[document.documentElement.scrollHeight, innerHeight]")
-        assert inner[0] <= inner[1] + 1  # all of it is seen
-        ground = frame.evaluate(GROUND)
-        assert ground == page.evaluate(GROUND)
-        assert (ground == "rgb(255, 255, 255)") == (look["color_scheme"] == "light")
+        check_look(page, frame, look)
         assert radius(frame) == stopped
 
 
@@ -408,11 +509,14 @@ def test_the_page_works_by_keys_and_follows_the_colours_of_the_site(
 @needs_axe
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_axe_finds_nothing_in_the_page(browser: Any, site: str, look: dict[str, Any]) -> None:
+def test_in_every_look_the_page_fits_and_axe_finds_nothing(
+    browser: Any, site: str, look: dict[str, Any]
+) -> None:
     with start_page(browser, site, look) as (page, frame):
         frame.click("#examples button:nth-child(2)")
         wait_for_radius(frame, 0)
         frame.click("#stop")
+        check_look(page, frame, look)
         assert violations(frame) == []
         assert violations(page, "'iframe.live'") == []
 

@@ -2,9 +2,13 @@
 
 python docs/scripts/generate_site.py build/docs
 
-The pages are those of docs/, README.md and a few other files. Two things change on the way: a line
-`<!-- generated: NAME -->` becomes what the function of that name in generated_parts.py returns, and
-a link to a file of the repository that is no page becomes a link to a page with that file's text.
+The pages are those of docs/, README.md and a few other files. Four things change on the way:
+
+- a line `<!-- generated: NAME -->` becomes what the function of that name in generated_parts.py
+  returns;
+- a link to a file of the repository that is no page becomes a link to a page with that file's text;
+- the leaderboard's tables can be sorted;
+- outside code no line ends within a number.
 """
 
 import os
@@ -15,7 +19,11 @@ from pathlib import Path, PurePosixPath
 
 from browser_files import runtime_is_here, write_browser_files
 from generated_parts import PARTS
+from leaderboard_tables import PLACE as LEADERBOARD
+from leaderboard_tables import sortable, write_files
 from paper_chapter import draw_paper
+
+from macer.system.text import unbroken
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +36,8 @@ ELSEWHERE = {
 }
 HEADS = {
     "index.md": "---\nhide: [navigation, toc]\n---\n\n",
-    "results/measured.md": "---\nhide: [toc]\n---\n\n",  # wide tables
+    LEADERBOARD: "---\nhide: [toc]\n---\n\n",  # wide tables
+    "results/measured.md": "---\nhide: [toc]\n---\n\n",
     "results/paper.md": "---\nhide: [toc]\n---\n\n",
     "source": "---\nhide: [navigation]\nsearch:\n  exclude: true\n---\n\n",
 }
@@ -61,8 +70,11 @@ class Site:
     def text_of(self, file: Path) -> str:
         """A page with its generated parts, its links leading to pages of the site."""
         text = PLACE.sub(lambda place: PARTS[place[1]](), file.read_text("utf-8"))
+        text = sortable(text) if self.places[file] == LEADERBOARD else text
         parts = CODE.split(text)  # every other part is code
-        parts[::2] = [LINK.sub(lambda link: self._moved(link, file), part) for part in parts[::2]]
+        parts[::2] = [
+            unbroken(LINK.sub(lambda link: self._moved(link, file), part)) for part in parts[::2]
+        ]
         return HEADS.get(self.places[file], "") + "".join(parts)
 
     def _moved(self, link: re.Match[str], page: Path) -> str:
@@ -117,6 +129,7 @@ def generate(folder: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
     draw_paper(folder)
+    write_files(folder)
 
 
 if __name__ == "__main__":

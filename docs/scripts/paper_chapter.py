@@ -12,7 +12,6 @@ from macer.experiments.paper_runs import find
 
 NO_RUNS = Path("no runs")  # a page must not depend on what lies in runs/
 PAPER_PICTURES = "pictures/paper"
-NO_BREAK = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
 WIDE = "what differs"
 WIDE_HEAD = f'<span class="wide">{WIDE}</span>'
 
@@ -33,7 +32,7 @@ def _paper_item(item: Item) -> str:
     # What is read first stands where a narrow window shows it.
     first = [name for name in ("model", "σ", "data set", "of", "ACR", WIDE) if name in header]
     order = [header.index(name) for name in [*first, *(h for h in header if h not in first)]]
-    kept = [[row[i].replace(" ± ", NO_BREAK) for i in order] for row in rows]
+    kept = [[row[i] for i in order] for row in rows]
     text += table([WIDE_HEAD if header[i] == WIDE else header[i] for i in order], kept) + "\n"
     notes = [re.sub(r"([\\*_\[])", r"\\\1", note) for note in paper_tables.notes(item, entries)]
     return text + "".join(f"- {note}\n" for note in notes) + f"\n`macer paper {item.name}`\n"

@@ -31,6 +31,7 @@ from macer.reporting.texts import setting, thousands
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.confidence import radius_lower
 from macer.smoothing.tally import Tally
+from macer.system.text import unbroken
 
 RESULTS = Path(__file__).parents[2] / "results"
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -145,7 +146,7 @@ def readme_table() -> str:
     images = f"every 5th test image ({thousands(len(log.idx))})"
     head = f"CIFAR-10, {images}, n = {thousands(log.n)}, α = {log.alpha}"
     bounds = ("average certified radius, by Cohen et al.'s bound", "by the runner-up's")
-    return table((head, *bounds, "training"), rows)
+    return unbroken(table((head, *bounds, "training"), rows))
 
 
 def below_best(key: str, sigma: float, sign: str = "") -> str:
@@ -205,8 +206,8 @@ def scores() -> str:
         name = file.name.removesuffix(".tsv.gz")
         log = log_of(name)
         accuracies = [f"{a:.3f}" if a else "" for a in certified_accuracy(log, RADII)]
-        shown = [text.replace(" ", "\N{NO-BREAK SPACE}") for text in (acr(name), runner_up(name))]
-        rows.append((code(name), *shown, *accuracies, thousands(len(log.idx)), thousands(log.n)))
+        counts = (thousands(len(log.idx)), thousands(log.n))
+        rows.append((code(name), acr(name), runner_up(name), *accuracies, *counts))
     radii = [setting(radius) for radius in RADII]
     return table(("log", "ACR", "runner-up", *radii, "images", "n"), rows)
 

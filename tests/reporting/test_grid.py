@@ -12,8 +12,10 @@ from rich.console import Console
 
 from macer.reporting.grid import Grid
 from macer.reporting.tables import cells, tabulate, terminal
+from macer.system.text import duration
 
-NUMBER = re.compile(r"\d+(?:[.,…]\d+)*(?:e-?\d+)?(?: ± [\d.]+)?")
+_ERROR_OR_UNIT = r"(?: ± [\d.]+| (?:d|h|min|s)(?: \d+ (?:h|min|s))?)?"
+NUMBER = re.compile(rf"\d+(?:[.,…]\d+)*(?:e-?\d+)?{_ERROR_OR_UNIT}")
 WIDTHS = range(60, 201)
 
 SIZES = ["3,290,378", "6,617,976", "0.784 ± 0.017", "0…9995, every 5th (2,000)", "100,000", "1e-05"]
@@ -61,7 +63,10 @@ def test_at_every_width_no_number_of_any_cell_is_split() -> None:
 def _random_row(draw: random.Random) -> list[str]:
     name = "-".join(f"{draw.random() * 10 ** draw.randint(-6, 6):g}" for _ in range(9))
     figures = [f"{draw.random():.3f} ± {draw.random():.3f}" for _ in range(4)]
-    prose = " ".join(f"{draw.randint(0, 10**6):,} images" for _ in range(8))
+    prose = " ".join(
+        f"{draw.randint(0, 10**6):,} images in {duration(10 ** draw.uniform(0, 6))}"
+        for _ in range(8)
+    )
     return [f"run-{name}", *figures, prose, f"{draw.randint(0, 10**9):,}", "1e-05"]
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from macer.cli import printing
@@ -43,6 +44,8 @@ def test_80_columns_hold_every_table_and_split_no_number(capsys, monkeypatch):
     rows = [line for line in out.splitlines() if re.match(r" *(macer record|MACER) ", line)]
     assert len(rows) == 3 * 3 + 2 * 6 + 2  # scores and accuracies of each board, and the origins
     assert all("zoo:" in row or re.search(r"\d\.\d{3}|σ|—|github", row) for row in rows)
+    places = {forms.where_text(row) for board in boards() for row in board.rows}
+    assert all(any(f" {place} " in line for line in out.splitlines()) for place in places)
 
 
 def test_csv_has_the_figures_of_the_boards():
@@ -69,6 +72,29 @@ def test_marks_stand_where_they_belong():
     column = header.index("runner-up †")
     assert {row[0] for row in rows if row[column].endswith("†")} == {"macer record", "macer fast"}
     assert forms.DAGGER in forms.notes([board]) and forms.FIGURES_ONLY in forms.notes([board])
+
+
+def test_each_of_our_models_has_its_command_and_each_published_log_its_address():
+    ours, published = forms.origins(boards())
+    loads = {row.load for board in boards() for row in board.rows if row.load}
+    assert sorted(row[-1] for row in ours.rows) == sorted(
+        f"macer predict {load} IMAGE" for load in loads
+    )
+    assert all(row[-1].startswith("github.com/") for row in published.rows)
+    [alone] = forms.origins(boards(images="all"))
+    assert alone.rows == published.rows
+    page = forms.markdown(boards(), other_leagues())
+    assert all(page.count(f"| `{row[-1]}` |") == 1 for row in ours.rows)
+
+
+@pytest.mark.slow
+def test_the_command_of_a_row_certifies_an_image(tmp_path, capsys):
+    [row] = [row for row in boards(0.25, "every-5th")[0].rows if row.method == "fast"]
+    image = tmp_path / "image.png"
+    Image.new("RGB", (32, 32), "white").save(image)
+    command = forms.where_text(row).replace("IMAGE", str(image)).split()
+    assert main([*command[1:], "--n0", "10", "--n", "10"]) == 0
+    assert capsys.readouterr().out.startswith(f"{image}\t")
 
 
 def test_a_board_without_ours_says_so_and_has_no_second_bound():

@@ -10,6 +10,7 @@ import pytest
 
 from macer.cli.app import main
 from macer.reporting.leaderboard import boards, other_leagues
+from macer.reporting.leaderboard_forms import where_text
 from macer.reporting.leaderboard_page import write_leaderboard
 from macer.system.errors import Mistake
 
@@ -53,6 +54,7 @@ def test_the_rows_are_those_of_the_boards_in_their_order(text):
     for cells, row in zip(rows, told, strict=True):
         assert [cells[1][1], cells[2][1]] == [str(row.rank), str(row.acr)]
         assert cells[2][0].startswith(f"{row.acr:.3f}")
+        assert cells[-1][0].startswith(where_text(row))
         assert cells[-1][1] == (row.load or row.source)
 
 

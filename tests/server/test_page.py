@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from chromium import (
+    BOTH_WIDTHS,
     LOOKS,
     chromium,
     draw_one_by_keys,
@@ -24,6 +25,7 @@ from chromium import (
     needs_axe,
     needs_chromium,
     opened,
+    overflow,
     radius,
     violations,
     wait_for_radius,
@@ -84,6 +86,13 @@ def attack(page: Any, times: float) -> tuple[str, str]:
     return verdict.inner_text(), verdict.get_attribute("data-inside")
 
 
+def check_look(page: Any, look: dict[str, Any]) -> None:
+    """The page fits its window and has the colours that the reader prefers."""
+    assert overflow(page) <= 0
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(18, 21, 27)") == (look["color_scheme"] == "dark")
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     with running() as at:
@@ -96,7 +105,7 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
 def test_a_drawn_digit_gets_a_label_and_a_radius_that_grows_and_holds_inside(
     browser: Any, address: str, look: dict[str, Any], record_property: Callable[[str, str], None]
 ) -> None:
@@ -118,10 +127,7 @@ def test_a_drawn_digit_gets_a_label_and_a_radius_that_grows_and_holds_inside(
         said, inside = attack(page, 4.0)
         assert inside == "false" and "holds" not in said
         assert radius(page) == stopped
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= look["viewport"]["width"]
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (dark == "rgb(18, 21, 27)") == (look["color_scheme"] == "dark")
+        check_look(page, look)
 
 
 def test_keyboard_alone_reaches_everything(browser: Any, address: str) -> None:
@@ -164,19 +170,22 @@ def test_a_file_that_is_no_image_is_told(browser: Any, address: str, tmp_path: P
 
 @needs_axe
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_axe_finds_nothing(browser: Any, address: str, look: dict[str, Any]) -> None:
+def test_in_every_look_the_page_fits_and_axe_finds_nothing(
+    browser: Any, address: str, look: dict[str, Any]
+) -> None:
     with ready(browser, address, look) as page:
         page.click("#examples button:nth-child(2)")
         wait_for_radius(page, 0)
         page.click("#stop")
         page.click("#formula-button")
+        check_look(page, look)
         assert violations(page) == []
 
 
 def write_pictures(folder: Path) -> None:
     """The pictures of the guide."""
     with running() as address, chromium() as browser:
-        for name, look in zip(("serve", "serve-narrow"), LOOKS.values(), strict=True):
+        for name, look in zip(("serve", "serve-narrow"), BOTH_WIDTHS.values(), strict=True):
             with ready(browser, address, look) as page:
                 draw_seven(page, page)
                 wait_for_radius(page, 1.5)

@@ -30,14 +30,17 @@ needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here; m
 # A stroke of a seven, in shares of the drawing field.
 SEVEN = [(0.25, 0.2), (0.5, 0.19), (0.75, 0.2), (0.62, 0.45), (0.5, 0.65), (0.42, 0.85)]
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "1280 light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
-    "390 dark": {
-        "viewport": {"width": 390, "height": 844},
-        "color_scheme": "dark",
-        "has_touch": True,
-    },
+WINDOWS: dict[str, dict[str, Any]] = {
+    "1280": {"viewport": {"width": 1280, "height": 900}},
+    "390": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
 }
+LOOKS: dict[str, dict[str, Any]] = {
+    f"{width} {scheme}": {**window, "color_scheme": scheme}
+    for width, window in WINDOWS.items()
+    for scheme in ("light", "dark")
+}
+# Each width once, and each scheme once.
+BOTH_WIDTHS = {name: LOOKS[name] for name in ("1280 light", "390 dark")}
 
 
 @contextmanager
@@ -89,6 +92,11 @@ def served(folder: Path) -> Iterator[str]:
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
+
+
+def overflow(page: Any) -> int:
+    """By how many pixels a page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
 def draw_seven(page: Any, part: Any) -> None:

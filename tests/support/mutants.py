@@ -1526,6 +1526,9 @@ MUTANTS = {
     "a number split over two lines": Mutant(
         "reporting/grid.py", "SHORT = 28", "SHORT = 4", "reporting/test_grid.py"
     ),
+    "a time split between its units": Mutant(
+        "system/text.py", "|(?<=\\d min)) (?=", "|(?<=\\d m)) (?=", "system/test_text.py"
+    ),
     "another σ under the training's": Mutant(
         "certification/target.py",
         "replace(target, sigma=sigma, architecture=architecture)",
@@ -2287,8 +2290,8 @@ MUTANTS = {
     ),
     "a column of the page sorted by another's values": Mutant(
         "reporting/leaderboard_page.py",
-        "values: list[object] = [row.acr]",
-        "values: list[object] = [row.standard_error]",
+        "values: list[object] = [row.name, row.rank, row.acr]",
+        "values: list[object] = [row.name, row.rank, row.standard_error]",
         "reporting/test_leaderboard_page.py",
     ),
     "zeros put before the channels": Mutant(

@@ -1,6 +1,6 @@
 import pytest
 
-from macer.system.text import duration, one_line, rate_text, shape_text
+from macer.system.text import NO_BREAK, duration, one_line, rate_text, shape_text, unbroken
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,24 @@ def test_a_shape_is_its_sizes_with_times_signs():
 )
 def test_a_duration_is_in_its_two_largest_units(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("0.572 ± 0.009", "−0.005 ± 0.005", "0.100 ± ?", "0.575 †", "405 s", "61.6 h", "3.5 GiB"),
+        *(duration(seconds) for seconds in (37, 587, 126_000, 1e9)),
+        *("n = 100,000", "α = 0.001", "σ 0.25", "σ .5", "**0.925** ± .001"),
+    ],
+)
+def test_a_number_has_no_space_at_which_a_line_may_end(number):
+    text = unbroken(f"it is {number}, as told")
+    assert text == f"it is {number.replace(' ', NO_BREAK)}, as told"
+
+
+@pytest.mark.parametrize("text", ["90 for 440", "0.5 such images", "2 days", "a = b", "‡ 5"])
+def test_a_line_may_end_after_a_number_without_a_unit(text):
+    assert unbroken(text) == text
 
 
 def test_a_slow_rate_is_not_0():

@@ -69,7 +69,8 @@ def _print_boards(boards: "list[Board]") -> None:
         print_table(*forms.scores(board))
         print_line(f"certified accuracy by radius, σ {board.sigma:g}")
         print_table(*forms.accuracies(board))
-    print_table(*forms.origins(boards))
+    for grid in forms.origins(boards):
+        print_table(*grid)
     for line in forms.notes(boards):
         print_line(line)
     print_line("Other leagues, figures only: --markdown, --html or --json.")

@@ -16,7 +16,7 @@ from rich.console import Console
 from macer import __version__
 from macer.reporting.grid import Grid
 from macer.system.processes import is_first
-from macer.system.text import one_line
+from macer.system.text import NO_BREAK, one_line, unbroken
 
 if TYPE_CHECKING:
     from macer.reporting.logs import CertificateLog
@@ -47,13 +47,14 @@ def silenced(silent: bool = True) -> Iterator[None]:
 def print_line(*fields: str) -> None:
     """Print one line on standard output: its fields without control characters, between tabs.
 
-    A terminal narrower than a line of one field shows it broken between words.
+    A terminal narrower than a line of one field shows it broken between words, not in a number.
     """
     lines = ["\t".join(map(one_line, fields))]
     console = _console()
     if console.is_terminal and len(fields) == 1:
-        lines = wrap(lines[0], console.width, break_long_words=False, break_on_hyphens=False)
-    print_text("\n".join(lines) + "\n")
+        text = unbroken(lines[0])
+        lines = wrap(text, console.width, break_long_words=False, break_on_hyphens=False)
+    print_text("\n".join(lines).replace(NO_BREAK, " ") + "\n")
 
 
 def print_text(text: str) -> None:

@@ -9,11 +9,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from macer.system.text import one_line
+from macer.system.text import NO_BREAK, one_line, unbroken
 
 SHORT = 28  # characters of a cell that stays on one line, such as 0…9995, every 5th (2,000)
-# A long cell may break after these, but not within 1e-05.
-_PIECES = re.compile(r".*?(?:(?<!\de)[-/_]+|\s+|$)")
+# A long cell may break after these, but not within 1e-05 or 12 min 30 s.
+_PIECES = re.compile(r".*?(?:(?<!\de)[-/_]+| +|$)")
 
 
 class Grid:
@@ -74,7 +74,7 @@ def _least_width(cell: str) -> int:
 
 
 def _pieces(cell: str) -> list[str]:
-    return _PIECES.findall(cell)
+    return [piece.replace(NO_BREAK, " ") for piece in _PIECES.findall(unbroken(cell))]
 
 
 def _blocks(least: Sequence[int], keys: int, width: int) -> list[list[int]]:

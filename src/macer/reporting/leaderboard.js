@@ -1,5 +1,5 @@
 // Each column's title becomes a button that sorts the rows, the largest number first.
-for (const table of document.querySelectorAll("table.sortable")) {
+for (const table of document.querySelectorAll("table[data-sortable]")) {
   const titles = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
   titles.forEach((title, column) => {

@@ -1,5 +1,6 @@
 """The leaderboard as text: for the terminal, Markdown, LaTeX, CSV."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from macer.reporting.texts import (
     signed_with_error,
     with_error,
 )
-from macer.runs.zoo import PREFIX
+from macer.system.text import NO_BREAK, unbroken
 
 Line = tuple[str, ...]
 
@@ -88,25 +89,28 @@ def accuracies(board: Board) -> Grid:
     return Grid(("method", "#", *(radius_text(RADII[i]) for i in shown)), rows)
 
 
-def origins(boards: Sequence[Board]) -> Grid:
-    """Where each row comes from and how long its training took, with the σ that this holds for.
+def origins(boards: Sequence[Board]) -> list[Grid]:
+    """Trainings, with the commands of our models, then with the addresses of published logs.
 
-    80 columns wide at most, so that no terminal folds an address.
+    80 columns wide at most, so that no terminal folds a command or an address.
     """
+    grids = [_origins(boards, ours=True), _origins(boards, ours=False)]
+    return [grid for grid in grids if grid.rows]
+
+
+def _origins(boards: Sequence[Board], *, ours: bool) -> Grid:
+    """Each training and where its certificates come from, with the σ that this holds for."""
     found: dict[Line, set[float]] = {}
     for board in boards:
         for row in board.rows:
-            line = (name_text(row), training_text(row), where_text(row))
-            found.setdefault(line, set()).add(board.sigma)
-
-    def order(line: Line) -> tuple[bool, str, float]:
-        return not line[-1].startswith(PREFIX), line[0].lower(), min(found[line])
-
+            if (row.load is not None) == ours:
+                line = (name_text(row), training_text(row), where_text(row))
+                found.setdefault(line, set()).add(board.sigma)
     rows = [
         (line[0], ", ".join(map(setting, sorted(found[line]))), *line[1:])
-        for line in sorted(found, key=order)
+        for line in sorted(found, key=lambda line: (line[0].lower(), min(found[line])))
     ]
-    return Grid(("method", "σ", "training", "source"), rows)
+    return Grid(("method", "σ", "training", "command" if ours else "source"), rows)
 
 
 def differences(row: Rank, board: Board) -> list[Difference | None]:
@@ -125,8 +129,8 @@ def name_text(row: Rank) -> str:
 
 
 def where_text(row: Rank) -> str:
-    """The model's name in the zoo, or the address of the log."""
-    return row.load or row.source.removeprefix("https://")
+    """The command that certifies an image by our model, or the address of the log."""
+    return f"macer predict {row.load} IMAGE" if row.load else row.source.removeprefix("https://")
 
 
 def training_text(row: Rank) -> str:
@@ -193,26 +197,39 @@ def others_grid(others: Sequence[OtherLeague]) -> Grid:
 def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
     """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
     parts = [f"# {TITLE}\n"]
-    parts += [f"## {title(board)}\n\n{markup.markdown(*whole(board), ())}" for board in boards]
+    parts += [f"## {title(board)}\n\n{table(board)}" for board in boards]
     parts.append("\n\n".join(notes(boards)) + "\n")
-    papers = {name_text(row): row.paper for board in boards for row in board.rows}
-    rows = [
-        (name, f"[{papers[name]}]" if papers[name] else "", *rest)
-        for name, *rest in origins(boards).rows
-    ]
-    origin = Grid(("method", "paper", "σ", "training", "source"), rows)
-    parts.append(f"## Sources\n\n{LOADING}\n\n{_of_words(origin)}")
+    parts.append(f"## Sources\n\n{LOADING}\n")
+    parts += [_of_words(_with_papers(grid, boards)) for grid in origins(boards)]
     parts.append(f"## Other leagues\n\n{OTHERS}\n\n{_of_words(others_grid(others))}")
-    return "\n".join(parts)
+    return unbroken("\n".join(parts))
+
+
+def table(board: Board) -> str:
+    """The table of a board in Markdown; no line ends within a number."""
+    return unbroken(markup.markdown(*whole(board), ()))
+
+
+def _with_papers(grid: Grid, boards: Sequence[Board]) -> Grid:
+    """With the key of each method's paper, where there are any."""
+    papers = {name_text(row): row.paper for board in boards for row in board.rows if row.paper}
+    rows = [(name, f"[{papers[name]}]", *rest) for name, *rest in grid.rows if name in papers]
+    return Grid((grid.header[0], "paper", *grid.header[1:]), rows) if rows else grid
 
 
 def _of_words(grid: Grid) -> str:
-    """A table in Markdown whose columns all begin at the left."""
+    """A table in Markdown whose columns all begin at the left; commands are code, lists whole."""
     head, rule, *rest = markup.markdown(*grid, ()).splitlines(keepends=True)
-    return "".join([head, rule.replace("--:", ":--"), *rest])
+    lines = "".join(rest)
+    lines = re.sub(r"macer predict \S+ IMAGE", r"`\g<0>`", lines)
+    lines = re.sub(r"(?<=\d,) (?=[\d.]+(?:,| \|))", NO_BREAK, lines)  # 0.25, 0.5, 1
+    return "".join([head, rule.replace("--:", ":--"), lines])
 
 
-LOADING = "`zoo:NAME` stands for a model in every command, and in `macer.load_model`."
+LOADING = (
+    "IMAGE is a file of 32 × 32 pixels. `zoo:NAME` stands for the model in every other command, "
+    "such as `macer verify`, and in `macer.load_model`."
+)
 OTHERS = (
     "More data, several networks, or noise that depends on the input: figures only, not ranked."
 )

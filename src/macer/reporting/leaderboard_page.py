@@ -1,4 +1,8 @@
-"""The leaderboard as one self-contained HTML page, whose tables can be sorted."""
+"""The leaderboard as one self-contained HTML page, whose tables can be sorted.
+
+A table marked data-sortable, each of its cells with the data-value that it is sorted by, can be
+sorted by leaderboard.js; its titles look as leaderboard.css says. The documentation site has both.
+"""
 
 import hashlib
 from base64 import b64encode
@@ -11,6 +15,7 @@ from macer.reporting import leaderboard_forms as forms
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
 from macer.system.errors import Mistake
 from macer.system.files import write_file
+from macer.system.text import unbroken
 
 
 def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
@@ -20,17 +25,22 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     if path.suffix.lower() not in (".html", ".htm"):
         raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
     folder = resources.files("macer.reporting")
-    script = folder.joinpath("leaderboard.js").read_text("utf-8")
-    source = folder.joinpath("leaderboard.html.j2").read_text("utf-8")
+    source, script, style = (
+        folder.joinpath(f"leaderboard.{kind}").read_text("utf-8")
+        for kind in ("html.j2", "js", "css")
+    )
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["unbroken"] = unbroken
     text = environment.from_string(source).render(
         title=forms.TITLE,
         boards=[_section(board) for board in boards],
         notes=forms.notes(boards),
+        loading=forms.LOADING.replace("`", ""),
         others=others,
         others_note=forms.OTHERS,
+        style=style,
         script=script,
         # The browser runs this script and no other.
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -44,21 +54,37 @@ def _section(board: Board) -> dict[str, Any]:
         "title": forms.title(board),
         "header": grid.header[:-1],  # the network stands below the method's name
         "rows": [
-            {"row": row, "cells": _cells(row, texts[2:-1], board)}
+            {
+                "row": row,
+                "cells": _cells(row, texts[2:-1], board),
+                "where": _where(row),
+            }
             for row, texts in zip(board.rows, grid.rows, strict=True)
         ],
     }
 
 
+def _where(row: Rank) -> tuple[str, str]:
+    """The command or the address, in two parts between which a line may end."""
+    text = forms.where_text(row)
+    cut = text.index(row.load) if row.load else text.index("/") + 1
+    return text[:cut], text[cut:]
+
+
 def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
     """Each cell after name and rank: its text in two lines, and the value that it is sorted by."""
-    values: list[object] = [row.acr]
+    values = sort_values(row, board)[2:-1]
+    return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
+
+
+def sort_values(row: Rank, board: Board) -> list[object]:
+    """What each column of `leaderboard_forms.whole` is sorted by; empty stands below."""
+    values: list[object] = [row.name, row.rank, row.acr]
     if any(one.runner_up for one in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")
     values += [one.difference if one else 0 for one in forms.differences(row, board)]
     values += [row.accuracies[i] for i in forms.radii(board)]
-    values.append("" if row.seconds is None else row.seconds)
-    return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
+    return [*values, "" if row.seconds is None else row.seconds, row.network]
 
 
 def _lines(text: str) -> tuple[str, str]:

@@ -1,6 +1,17 @@
-"""Text from outside, made safe to print."""
+"""Text from outside, made safe to print; numbers that no line may end within."""
 
+import re
 from collections.abc import Iterable
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+_UNIT = "(?:d|h|min|s|ms|µs|kB|MB|GB|TB|KiB|MiB|GiB)"
+# Spaces before an error or a mark, before a unit, within a time, and in n = 100 or σ .5. Markdown
+# ends a bold number with *.
+_INSIDE = re.compile(
+    rf"(?<=\d) (?={_UNIT}\b)|(?<=[\d*]) (?=[±†])|(?<=±) (?=[\d.?])"
+    rf"|(?:(?<=\d d)|(?<=\d h)|(?<=\d min)) (?=\d+ {_UNIT}\b)"
+    r"|(?<=\w) (?== [\d.])|(?<= =) (?=[\d.])|(?<=σ) (?=[\d.])"
+)
 
 
 def one_line(text: str) -> str:
@@ -10,6 +21,11 @@ def one_line(text: str) -> str:
     \\u202e. So no name can end a line, move a cursor or run backwards. A backslash stays itself.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def unbroken(text: str) -> str:
+    """The text with no-break spaces inside its numbers, such as 0.572 ± 0.009 and 1 d 11 h."""
+    return _INSIDE.sub(NO_BREAK, text)
 
 
 def rate_text(rate: float) -> str:
