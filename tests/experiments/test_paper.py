@@ -174,6 +174,13 @@ def test_recipes_differ_in_the_fields_that_differ():
     assert differing(one, one.changed(lam=3)) == {"lam": (12.0, 3.0)}
 
 
+def test_gaussian_training_is_the_same_loss_by_either_name():
+    papers = TrainRecipe(epochs=5, lr_decays=(1,), k=1, loss=Loss("macer", lam=0.0))
+    gaussian = TrainRecipe(epochs=7, lr_decays=(1,), k=4, loss="gaussian")
+    assert differing(gaussian, papers) == {"epochs": (7, 5), "k": (4, 1)}
+    assert "loss" in differing(gaussian, papers.changed(k=4))
+
+
 def test_only_some_rows():
     item = read_item("table-1")
     assert [row.name for row in only(item, "gaussian").rows] == [

@@ -140,12 +140,23 @@ def _part(share: float, epochs: int) -> int:
     return max(1, round(share * epochs))
 
 
+def _is_gaussian(recipe: TrainRecipe) -> bool:
+    """Whether this is Gaussian training: MACER with k = 1 and λ = 0, if not by its own name."""
+    loss = recipe.loss
+    return loss.name == "gaussian" or (
+        loss.name == "macer" and recipe.k == 1 and loss.get("lam") == 0
+    )
+
+
 def differing(recipe: TrainRecipe, other: TrainRecipe) -> dict[str, tuple[Any, Any]]:
     """The fields in which two recipes differ, each with both values.
 
     The settings of different losses are not compared. They are not completed either, because a
-    recipe that was read from a run may name code, which must not be imported.
+    recipe that was read from a run may name code, which must not be imported. Gaussian training is
+    one loss, by whichever name a recipe has it.
     """
+    if _is_gaussian(recipe) and _is_gaussian(other):
+        other = replace(other, loss=recipe.loss)
     if recipe.loss.name == other.loss.name:
         recipe, other = completed(recipe), completed(other)
     else:
