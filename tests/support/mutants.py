@@ -2637,9 +2637,15 @@ MUTANTS = {
     ),
     "a frozen batch-norm is changed": Mutant(
         "training/initial.py",
-        "folded_norms(model, keep=freeze(model, recipe).parts)",
-        "folded_norms(model)",
+        "folded_norms(loaded, keep=freeze(model, recipe).parts)",
+        "folded_norms(loaded)",
         "training/test_initial.py::test_folded_batch_norms_that_are_frozen_stay",
+    ),
+    "a fresh denoiser's batch-norms are taken for folded": Mutant(
+        "training/initial.py",
+        "folded_norms(loaded, keep",
+        "folded_norms(model, keep",
+        "training/test_initial.py::test_fresh_batch_norms_of_a_denoiser_are_not_folded_ones",
     ),
     "serve: copies that never voted": Mutant(
         "server/worker.py",

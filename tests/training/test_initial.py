@@ -175,6 +175,12 @@ def test_folded_batch_norms_that_are_frozen_stay(tmp_path, untrained, folded):
     assert not network_of(tmp_path / "run")["1.running_mean"].any()
 
 
+def test_fresh_batch_norms_of_a_denoiser_are_not_folded_ones(tmp_path, untrained, folded):
+    recipe = tiny_recipe(loss="denoising", model=NETWORK, denoiser="dncnn-small", epochs=1)
+    train(recipe, tiny_split(), CLASSES, tmp_path / "run", init=folded)
+    assert "unfolded" not in Run(tmp_path / "run").read_manifest()["init"]
+
+
 def test_a_layer_of_other_classes_begins_anew_from_the_seed_and_no_other_layer(
     source, tmp_path, untrained, capsys
 ):

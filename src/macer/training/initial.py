@@ -80,8 +80,10 @@ def begin(
         split: the training images.
     """
     weights, network = initial.weights, model.get_submodule("1")
+    loaded = network
     if isinstance(network, Denoised):
-        place = load_weights(network.classifier, weights, recipe.model)
+        loaded = network.classifier
+        place = load_weights(loaded, weights, recipe.model)
         new = [f"1.denoiser.{name}" for name, _ in network.denoiser.named_parameters()]
     else:
         place = load_weights(network, weights, recipe.model, num_classes=len(card.classes))
@@ -93,7 +95,7 @@ def begin(
     target = initial.target
     name = str(target) if in_zoo(target) else Path(target).resolve().name
     record: dict[str, Any] = {"file": name, "sha256": weights.sha256, "new": new}
-    if count := _unfold(model, recipe, split):
+    if count := _unfold(model, loaded, recipe, split):
         note(
             f"{count} batch-norms of {weights.path} were folded into the layers before them: they "
             "get the statistics of training images, and the network's outputs stay"
@@ -102,9 +104,13 @@ def begin(
     return record
 
 
-def _unfold(model: nn.Sequential, recipe: TrainRecipe, split: Split) -> int:
-    """Give folded batch-norms that are to be trained the statistics of training images."""
-    norms = folded_norms(model, keep=freeze(model, recipe).parts)
+def _unfold(model: nn.Sequential, loaded: nn.Module, recipe: TrainRecipe, split: Split) -> int:
+    """Give folded batch-norms that are to be trained the statistics of training images.
+
+    Args:
+        loaded: the part that the weights are of; fresh batch-norms look like folded ones.
+    """
+    norms = folded_norms(loaded, keep=freeze(model, recipe).parts)
     if not norms:
         return 0
     places = np.unique(np.linspace(0, len(split.labels) - 1, _IMAGES).astype(np.int64))
