@@ -1,79 +1,17 @@
 """Memory that the service gives back."""
 
 import asyncio
-import platform
-import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
 
 from macer.server import memory
 
-glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are of glibc")
-
-ARENAS = """
-import ctypes, sys, tempfile, threading
-from macer.server.memory import share_arenas
-
-share_arenas()
-together = threading.Barrier(8)
-
-def take():
-    kept = [bytes(1000) for _ in range(1000)]
-    together.wait()
-
-threads = [threading.Thread(target=take) for _ in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-libc = ctypes.CDLL(None)
-libc.fopen.restype = ctypes.c_void_p
-with tempfile.NamedTemporaryFile() as file:
-    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
-    libc.malloc_info(0, stream)
-    libc.fclose(stream)
-    print(file.read().count(b"<heap "))
-"""
-
-TRIM = """
-from pathlib import Path
-from macer.server.memory import trim
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1])
-
-kept = [bytes(1000) for _ in range(100_000)]  # 100 MB, in pieces that glibc keeps
-last = bytes(1000)  # behind them, so that they are not the end of the heap
-full = resident()
-del kept
-before = resident()
-trim()
-print(full, before, resident())
-"""
-
-
-def output(script: str) -> list[int]:
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    return [int(word) for word in done.stdout.split()]
-
-
-@glibc
-def test_threads_take_memory_from_two_arenas() -> None:
-    assert output(ARENAS) == [2]
-
-
-@glibc
-def test_what_was_freed_goes_back_to_the_system() -> None:
-    full, before, after = output(TRIM)
-    assert after < before - 10_000, (full, before, after)  # pages of 4 kB: 40 MB
-
 
 def test_memory_is_trimmed_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(memory, "SECONDS", 0.01)
-    monkeypatch.setattr(memory, "trim", lambda: calls.append(1))
+    monkeypatch.setattr(memory, "give_back", lambda: calls.append(1))
 
     async def some_time() -> None:
         with suppress(asyncio.TimeoutError):

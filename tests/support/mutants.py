@@ -2618,10 +2618,22 @@ MUTANTS = {
         "server/test_listening.py::test_more_connections_than_there_may_be_are_refused_in_one_line",
     ),
     "serve: what is freed is kept": Mutant(
-        "server/memory.py",
+        "system/allocator.py",
         "        ctypes.CDLL(None).malloc_trim(0)\n",
         "        pass\n",
-        "server/test_memory.py::test_what_was_freed_goes_back_to_the_system",
+        "system/test_allocator.py::test_what_was_freed_goes_back_to_the_system",
+    ),
+    "each large block is mapped anew": Mutant(
+        "system/allocator.py",
+        "    _set(_M_MMAP_THRESHOLD, _KEPT)\n",
+        "",
+        "system/test_allocator.py::test_what_was_freed_is_used_again",
+    ),
+    "freed memory goes back at once": Mutant(
+        "system/allocator.py",
+        "    _set(_M_TRIM_THRESHOLD, _MOST)\n",
+        "",
+        "system/test_allocator.py::test_what_was_freed_is_used_again",
     ),
     "serve: memory is trimmed once": Mutant(
         "server/memory.py",

@@ -16,7 +16,7 @@ from macer.cli.parameters import (
     SkipDamaged,
     Threads,
     Weights,
-    chosen_device,
+    computing_device,
 )
 from macer.cli.printing import Result, print_line
 from macer.recipes import Whole
@@ -109,7 +109,7 @@ def verify(
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
     signer = _check_evidence(run, evidence, signature, signers)
-    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
+    contents, split, prepared = _sources(run, model, data, computing_device(device, threads))
     expected: Sequence[int] = ()
     if (start, stop, skip) != (None, None, None):
         demanded = Selection(start or 0, stop, 1 if skip is None else skip)
@@ -222,7 +222,7 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    contents, split, prepared = _sources(run, model, data, chosen_device(device, threads))
+    contents, split, prepared = _sources(run, model, data, computing_device(device, threads))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:

@@ -20,7 +20,7 @@ from macer.cli.parameters import (
     Stop,
     Threads,
     Weights,
-    chosen_device,
+    computing_device,
 )
 from macer.cli.printing import Result, print_line, print_report
 from macer.recipes import CertifyRecipe, Whole
@@ -109,7 +109,7 @@ def certify(
     )
     if family:
         settings = replace(settings, alpha=settings.alpha / len(indices))
-    processor = chosen_device(device, threads)
+    processor = computing_device(device, threads)
     with joined(processor) as ranks:
         certification = plan_certification(
             model, split, split.dataset, settings,
@@ -274,7 +274,7 @@ def predict(
         for prediction in predict_files(
             run, images, n0=n0, n=n, alpha=alpha, bound=bound, radius=radius, seconds=seconds,
             sigma=sigma, seed=seed, precision=precision, row_by_row=row_by_row,
-            device=chosen_device(device, threads), code=code,
+            device=computing_device(device, threads), code=code,
         ):  # fmt: skip
             print_line(*prediction.fields())
             predictions.append(prediction)

@@ -13,7 +13,7 @@ from macer.cli.parameters import (
     Skip,
     Start,
     Stop,
-    chosen_device,
+    computing_device,
 )
 from macer.cli.printing import Result, print_line, print_report, print_table
 from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
@@ -30,7 +30,7 @@ def demo(*, out: Path = Path("demo"), device: Device = "auto") -> Result:
     """
     from macer.experiments.demo import run_demo
 
-    made = run_demo(out, chosen_device(device))
+    made = run_demo(out, computing_device(device))
     table = print_report(made.logs)
     print_line(made.line())
     print_line(f"curves: {made.plot}")
@@ -108,7 +108,7 @@ def compare(
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
         data=data,
         images=Selection(start, stop, skip),
-        device=chosen_device(device),
+        device=computing_device(device),
         held_out=held_out,
         code=code,
         rules=photographs.rules(),

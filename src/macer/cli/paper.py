@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from macer.cli.parameters import Data, Device, chosen_device
+from macer.cli.parameters import Data, Device, computing_device
 from macer.cli.printing import Form, Result, print_line, print_table, print_text
 from macer.recipes import CertifyRecipe, Whole
 from macer.reporting.figures import check_picture
@@ -105,7 +105,7 @@ def paper(
             share=share,
             images=images,
             data=data,
-            device=chosen_device(device),
+            device=computing_device(device),
         )
     form: Form = "latex" if latex else "markdown" if markdown else "terminal"
     return _show(chosen, runs, images, only=only, form=form, plot=plot)

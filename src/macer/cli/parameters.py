@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, Token
 
 from macer.recipes import Whole
+from macer.system.allocator import keep_freed
 from macer.system.errors import Mistake
 from macer.system.processes import started_by_torchrun
 
@@ -114,6 +115,17 @@ def chosen_device(name: str, threads: int | None = None) -> "torch.device":
     if name == "cuda" and started_by_torchrun():
         return _own_gpu()
     return torch.device(name)
+
+
+def computing_device(name: str, threads: int | None = None) -> "torch.device":
+    """The chosen device, for a command that trains or certifies and then ends.
+
+    On a CPU it keeps the memory that it frees, since each batch needs as much as the one before.
+    """
+    device = chosen_device(name, threads)
+    if device.type == "cpu":
+        keep_freed()
+    return device
 
 
 def _own_gpu() -> "torch.device":

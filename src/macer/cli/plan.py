@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
+from macer.cli.parameters import Code, Data, Device, Precision, computing_device
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
 from macer.recipes.bound_names import FixedBoundName
@@ -106,7 +106,7 @@ def plan(
     _check_numbers(images=images, batch_size=batch_size, classes=classes, price=price)
     model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
     _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
-    processor = chosen_device(device)
+    processor = computing_device(device)
     pace = measured_pace(
         model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
         betas=_betas(bound), batch_size=batch_size,

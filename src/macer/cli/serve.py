@@ -69,8 +69,8 @@ def serve(
     from macer.server.app import Service
     from macer.server.limits import Keys, Limits, read_keys
     from macer.server.listening import bound_socket, listen
-    from macer.server.memory import share_arenas
     from macer.server.served import Seed, load_served
+    from macer.system.allocator import share_arenas
 
     share_arenas()
     limits = Limits(

@@ -17,7 +17,7 @@ from macer.cli.parameters import (
     Size,
     SkipDamaged,
     Threads,
-    chosen_device,
+    computing_device,
 )
 from macer.cli.printing import Result, print_line
 from macer.recipes import Loss, TrainRecipe, Whole, recipe_names, run_name
@@ -90,7 +90,7 @@ def train(
     folder = _folder(recipe, out, resume)
     asked = completed(replace(fields, loss=Loss(loss or MACER.name, **vars(settings))))
     asked = replace(asked, dataset=sized(asked.dataset, size))
-    chosen = chosen_device(device, threads)
+    chosen = computing_device(device, threads)
     photographs = Photographs(skip_damaged=skip_damaged, allow_duplicates=allow_duplicates)
     with watching(folder, tensorboard, wandb) as watch, joined(chosen) as ranks:
         split = load(asked.dataset, "train", data, rules=photographs.rules())
