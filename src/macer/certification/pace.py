@@ -38,7 +38,7 @@ def measured_pace(
     started = clock()
     precision = resolve_precision(precision, device)
     model = prepare(target, precision=precision, row_by_row=row_by_row, device=device)
-    _ = model.outputs  # which a journal has
+    _ = model.outputs  # computed now, since certification computes them for the journal
     random = torch.Generator().manual_seed(0)
     image = torch.randint(256, (1, *target.shape), dtype=torch.uint8, generator=random)
     sampler = Sampler(
@@ -61,6 +61,10 @@ def measured_pace(
 
 
 def _samples_per_second(sampler: Sampler, least: int, clock: Callable[[], float]) -> float:
-    """Args: least: the fewest samples that keep all threads at work."""
+    """The rate at which an image is sampled.
+
+    Args:
+        least: the fewest samples that keep all threads at work.
+    """
     with bar("measuring", 1, "rounds", transient=True):
         return steady_rate(lambda num: sampler.draw(num, Purpose.PROBE), least, clock=clock)

@@ -49,9 +49,8 @@ class Traits(NamedTuple):
     """What the header of a file says."""
 
     form: str  # such as JPEG
-    size: (
-        Size  # once it is upright, unless a PNG says only behind its pixels how it is to be turned
-    )
+    # Once it is upright, unless a PNG says only behind its pixels how it is to be turned.
+    size: Size
     grey: bool  # one channel of 8 or 16 bits
     converted: tuple[str, ...]  # what is done to it, in words
 

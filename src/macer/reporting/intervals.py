@@ -23,7 +23,6 @@ from macer.smoothing.confidence import (
 SIDE = 0.025  # the level of each of an interval's two ends
 PRINTED = 1.005  # other logs of the field have radii of three digits, rounded up or down
 
-
 # What a table with intervals says below.
 INTERVALS_NOTE = (
     "In parentheses: 95% intervals over the images, Clopper–Pearson's of an accuracy and empirical "

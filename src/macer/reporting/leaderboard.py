@@ -20,7 +20,7 @@ FOLDER = files("macer") / "assets" / "leaderboard"
 FIGURES = ("figures.json", "figures-only.json")
 
 Images = Literal["every-5th", "all"]
-IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every so manieth test image
+IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every 5th test image, or every one
 COUNT = 10_000  # test images of CIFAR-10
 
 REFERENCE = "macer"  # the method that differences are to, beside the best published one

@@ -43,7 +43,7 @@ def print_page(page: Path, path: Path) -> None:
             find_browser(), "--headless", "--disable-gpu", "--no-first-run",
             "--no-pdf-header-footer", f"--user-data-dir={folder}/profile",
             "--host-resolver-rules=MAP * ~NOTFOUND",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # which root has not
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # root has none
             f"--print-to-pdf={printed}", page.resolve().as_uri(),
         ]  # fmt: skip
         try:

@@ -19,9 +19,7 @@ from macer.runs.run import Run
 from macer.smoothing.streams import Purpose, stream
 from macer.system.errors import Mistake
 from macer.system.processes import SINGLE, Ranks, is_first
-from macer.training.arguments import (
-    check_memory,
-)
+from macer.training.arguments import check_memory
 from macer.training.held_out import hold_out
 from macer.training.initial import begin, check_unseen, check_use, find_initial
 from macer.training.pseudo_labels import without_hidden_labels
