@@ -236,7 +236,7 @@ MUTANTS = {
     ),
     "any number of samples verified": Mutant(
         "audit/verify.py",
-        "range(least_n(bound, header.alpha), header.n + 1)",
+        "range(least_useful_n(bound, header.alpha), header.n + 1)",
         "range(0, 10**12)",
         "laws/test_anytime.py",
     ),
@@ -1046,13 +1046,13 @@ MUTANTS = {
         "certification/target.py",
         "header.outputs, model.outputs",
         "header.outputs, header.outputs",
-        "certification/test_authority.py",
+        "certification/test_identity.py",
     ),
     "a network exchanged in the middle": Mutant(
         "certification/header.py",
         "or outputs_agree(a.outputs, b.outputs, a.precision)",
         "or True",
-        "certification/test_authority.py",
+        "certification/test_identity.py",
     ),
     "a family that grows": Mutant(
         "certification/journal.py",

@@ -14,7 +14,7 @@ from macer.certification.settings import (
     ValueRange,
     as_inputs,
     check_settings,
-    least_n,
+    least_useful_n,
 )
 from macer.models.callables import Classifier, as_network
 from macer.recipes import MOST_VOTES
@@ -134,7 +134,7 @@ def _certificates(
 @lru_cache(maxsize=256)
 def first_look(n: int, alpha: float) -> int:
     """The first look after which the bound can certify anything."""
-    least, size = least_n(bound_named(ANYTIME), alpha), 0
+    least, size = least_useful_n(bound_named(ANYTIME), alpha), 0
     while size < least:
         size = look_after(size, n)
     return size

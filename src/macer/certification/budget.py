@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from macer.certification.reach import (
-    VOTES,
+    USUAL_BOUND,
     Course,
     course,
     largest_radius,
@@ -123,7 +123,7 @@ class RadiusBudget:
 
 
 @dataclass(frozen=True)
-class Case:
+class PlannedCertification:
     """What is planned: images, settings and the pace they are sampled at."""
 
     pace: Pace
@@ -132,7 +132,7 @@ class Case:
     alpha: float
     n0: int
     n: int
-    bound: str = VOTES
+    bound: str = USUAL_BOUND
     price: float | None = None
 
     def sizes(self) -> list[SizeBudget]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from macer.certification.authority import outputs_of, with_code
 from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agree
+from macer.certification.identity import outputs_of, with_code
 from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.models.build import build_model, normalised

@@ -16,7 +16,7 @@ from macer.system.text import duration, rate_text, shape_text
 if TYPE_CHECKING:
     import torch
 
-    from macer.certification.budget import Case, RadiusBudget
+    from macer.certification.budget import PlannedCertification, RadiusBudget
     from macer.certification.target import Target
 
 Shape = tuple[int, int, int]
@@ -98,7 +98,7 @@ def plan(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certification.budget import Case
+    from macer.certification.budget import PlannedCertification
     from macer.certification.pace import measured_pace
     from macer.losses import load_recipe
 
@@ -111,9 +111,9 @@ def plan(
         model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
         betas=_betas(bound), batch_size=batch_size,
     )  # fmt: skip
-    case = Case(pace, images, model.sigma, alpha, n0, n, bound, price)
+    planned = PlannedCertification(pace, images, model.sigma, alpha, n0, n, bound, price)
     training = _training(train, recipe, data, code, processor, price) if train and recipe else None
-    return _print_plan(model, case, radius, training, processor)
+    return _print_plan(model, planned, radius, training, processor)
 
 
 def _check_numbers(**numbers: float | None) -> None:
@@ -238,24 +238,24 @@ def _training(
 
 def _print_plan(
     model: "Target",
-    case: "Case",
+    planned: "PlannedCertification",
     radii: tuple[float, ...],
     training: TrainingBudget | None,
     device: "torch.device",
 ) -> Result:
     from macer.certification.budget import cost
 
-    pace, asked = case.pace, case.size(case.n)
-    sizes, needs = case.sizes(), [case.radius(radius) for radius in radii]
+    pace, asked = planned.pace, planned.size(planned.n)
+    sizes, needs = planned.sizes(), [planned.radius(radius) for radius in radii]
     seconds = asked.seconds + (training.seconds if training else 0.0)
     place = f"{pace.threads} threads" if device.type == "cpu" else device.type
     print_line(
         f"{model.name}, {shape_text(model.shape)} images, {place}: "
         f"{rate_text(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"
     )
-    print_line(f"σ {case.sigma:g}, α {case.alpha:g}, n0 {case.n0:,}, {case.bound}")
-    priced = case.price is not None
-    header = ("n", "largest radius", "per image", f"{case.images:,} images", "cost")
+    print_line(f"σ {planned.sigma:g}, α {planned.alpha:g}, n0 {planned.n0:,}, {planned.bound}")
+    priced = planned.price is not None
+    header = ("n", "largest radius", "per image", f"{planned.images:,} images", "cost")
     rows = [
         (
             f"{size.n:,}", _down(size.radius), duration(size.seconds_per_image),
@@ -264,22 +264,23 @@ def _print_plan(
         for size in sizes
     ]  # fmt: skip
     print_table(header[: 4 + priced], [row[: 4 + priced] for row in rows])
-    _print_radii(case, needs)
-    saved = case.saved_by_score()
+    _print_radii(planned, needs)
+    saved = planned.saved_by_score()
     print_line(f"--score saves {duration(saved)} for each image whose selected class is wrong.")
     if training:
-        _print_training(training, seconds, cost(seconds, case.price), case)
+        _print_training(training, seconds, cost(seconds, planned.price), planned)
     return {
         "target": model.name, "device": device.type, "threads": pace.threads,
-        "shape": list(model.shape), "sigma": case.sigma, "alpha": case.alpha, "bound": case.bound,
-        "n0": case.n0, "n": case.n, "images": case.images, "price": case.price,
+        "shape": list(model.shape), "sigma": planned.sigma, "alpha": planned.alpha,
+        "bound": planned.bound, "n0": planned.n0, "n": planned.n, "images": planned.images,
+        "price": planned.price,
         "samples_per_second": pace.samples_per_second, "preparation_seconds": pace.preparation,
         "sizes": sizes, "radii": needs, "saved_by_score": saved, "training": training,
-        "seconds": seconds, "cost": cost(seconds, case.price),
+        "seconds": seconds, "cost": cost(seconds, planned.price),
     }  # fmt: skip
 
 
-def _print_radii(case: "Case", needs: "list[RadiusBudget]") -> None:
+def _print_radii(planned: "PlannedCertification", needs: "list[RadiusBudget]") -> None:
     """What each radius needs, and how soon `certify --radius` decides it."""
     from macer.certification.budget import TRUE_RADII
 
@@ -298,20 +299,20 @@ def _print_radii(case: "Case", needs: "list[RadiusBudget]") -> None:
             continue
         likely = dict(zip(TRUE_RADII, need.early, strict=True))[1.5]
         print_line(
-            f"R = {need.radius:g}: {case.images:,} images robust to 1.5 R take "
+            f"R = {need.radius:g}: {planned.images:,} images robust to 1.5 R take "
             f"{duration(likely.seconds)} with it{_for(likely.cost)}."
         )
 
 
 def _print_training(
-    training: TrainingBudget, seconds: float, price: float | None, case: "Case"
+    training: TrainingBudget, seconds: float, price: float | None, planned: "PlannedCertification"
 ) -> None:
     print_line(
         f"Training {training.recipe}, without validation: {training.steps:,} steps at "
         f"{rate_text(training.samples_per_second)} samples/s,"
     )
     print_line(f"  {duration(training.seconds)}{_for(training.cost)}.")
-    print_line(f"Training, then n = {case.n:,}: {duration(seconds)}{_for(price)}.")
+    print_line(f"Training, then n = {planned.n:,}: {duration(seconds)}{_for(price)}.")
 
 
 def _for(cost: float | None) -> str:
