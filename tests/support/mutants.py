@@ -2552,8 +2552,8 @@ MUTANTS = {
         "server/test_app.py::test_a_deadline_ends_the_answer_and_the_first_look_is_finished",
     ),
     "serve: any deadline": Mutant(
-        "server/asked.py",
-        "    if asked.deadline > limits.seconds:\n",
+        "server/parameters.py",
+        "    if parameters.deadline > limits.seconds:\n",
         "    if False:\n",
         "server/test_app.py::test_a_parameter_that_cannot_be_used_is_422_in_one_line",
     ),

@@ -86,11 +86,11 @@ class Ending(NamedTuple):
     kind: str
     line: str
     content: Mapping[str, object] = {}  # what was finished before a signal
-    told: bool = False  # the command's own document and lines have said it
+    said: bool = False  # by the command's own document and lines
 
 
 # A command that judges ends with code 1 if its result says so.
-NOT_PASSED = Ending(1, "not passed", "", told=True)
+NOT_PASSED = Ending(1, "not passed", "", said=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given and given[0] in app else None
     try:
         ending = _run(given, command, as_json)
-        if ending and as_json and not ending.told:
+        if ending and as_json and not ending.said:
             with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
                 print_document(command, {**ending.content, "error": error})

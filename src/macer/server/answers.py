@@ -91,7 +91,7 @@ def answer_of(job: Job, seed: Seed) -> Answer:
         samples=seen.samples,
         votes=list(seen.votes),
         selected=certificate.selected,
-        seed=seed.told,
+        seed=seed.shown,
         model=served.name,
         model_sha256=served.model.target.weights_sha256,
         precision=served.model.precision,

@@ -92,7 +92,7 @@ class Seed:
         return cls(seed, secret=False)
 
     @property
-    def told(self) -> int | str:
+    def shown(self) -> int | str:
         """What an answer says of it."""
         return "secret" if self.secret else self.value
 

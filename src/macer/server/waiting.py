@@ -80,7 +80,7 @@ class Events(Response):
     """Server-sent events: what is known at each look, until the job ends or the client leaves.
 
     Args:
-        place: the request's place at the door, which it leaves at the end.
+        place: the request's place among those that are answered, which it leaves at the end.
     """
 
     media_type = "text/event-stream"
