@@ -31,8 +31,8 @@ from macer.system.errors import Mistake, Stopped
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
 from macer.training import saver
-from macer.training.beginning import card_of
 from macer.training.loop import Saver, train
+from macer.training.preparation import card_of
 from macer.training.step import Trainer
 from macer.training.validation import Validation
 

@@ -220,7 +220,7 @@ def _training(
     from macer.certification.budget import cost
     from macer.data.sets import classes_of, load
     from macer.system.progress import bar
-    from macer.training.beginning import first_trainer
+    from macer.training.preparation import first_trainer
     from macer.training.speed import steps_per_second
 
     split = load(recipe.dataset, "train", data)

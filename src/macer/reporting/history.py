@@ -23,7 +23,7 @@ from macer.runs.run import Metrics, Run
 from macer.system.errors import Mistake
 from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
-from macer.training.validation import largest_radius
+from macer.training.validation import largest_estimate
 
 # Looks of each run in a table for people; CSV has all looks.
 MOST_LOOKS = 12
@@ -152,7 +152,7 @@ def notes(histories: Sequence[History]) -> list[str]:
 def _images_and_votes(history: History) -> str:
     if history.votes is None:
         return f"{history.images:,} images, votes not recorded"
-    largest = largest_radius(history.sigma, history.votes)
+    largest = largest_estimate(history.sigma, history.votes)
     return (
         f"{history.images:,} images, {history.votes} votes each, so no radius above {largest:.3f}"
     )

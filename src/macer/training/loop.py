@@ -32,8 +32,14 @@ from macer.training.arguments import (
     given_folder,
     given_recipe,
 )
-from macer.training.beginning import card_of, check_images, start_of, trainer_of, with_data_set
 from macer.training.held_out import hold_out
+from macer.training.preparation import (
+    card_of,
+    check_images,
+    starting_model,
+    trainer_of,
+    with_data_set,
+)
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.training.saver import Saver
 from macer.training.speed import training_speed
@@ -100,7 +106,7 @@ def train(
     check_memory(recipe, split.images.shape[1:], device)
     card = card_of(recipe, training, names)
     data_sha256 = fingerprint(split)
-    start = start_of(init, recipe, card, run, data_sha256, training, resume=resume)
+    start = starting_model(init, recipe, card, run, data_sha256, training, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
     trainer = trainer_of(recipe, start, training, teachers, device, ranks)
     # As they are now: they may be edited meanwhile.
