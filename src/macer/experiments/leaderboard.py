@@ -21,7 +21,7 @@ import numpy as np
 from macer.audit.rescore import read_counts, rescored
 from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
-from macer.reporting.intervals import PRINTED, largest_radius
+from macer.reporting.intervals import PRINTED, radius_limit
 from macer.reporting.leaderboard import (
     COUNT,
     FIGURES,
@@ -94,7 +94,7 @@ def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> N
     for name, value in {"sigma": sigma, **SETTINGS}.items():
         if getattr(log, name) not in (None, value):
             raise Mistake(f"{name} of {log.name} must be {value}, got {getattr(log, name)}")
-    ceiling = largest_radius(sigma, SETTINGS["n"], SETTINGS["alpha"])
+    ceiling = radius_limit(sigma, SETTINGS["n"], SETTINGS["alpha"])
     if (largest := float(log.radius.max())) > ceiling * PRINTED:
         raise Mistake(
             f"radii of {log.name} must be at most {ceiling:.4f}, which sigma {sigma:g}, n and "

@@ -56,7 +56,7 @@ def share_intervals(counts: ArrayLike, images: int) -> tuple[Interval, ...]:
     return tuple(map(Interval, low.tolist(), high.tolist()))
 
 
-def largest_radius(sigma: float, n: int, alpha: float) -> float:
+def radius_limit(sigma: float, n: int, alpha: float) -> float:
     """The largest radius that n samples can certify at level α, whatever the bound.
 
     R = σΦ⁻¹(α^{1/n})
@@ -73,12 +73,12 @@ def acr_interval(log: CertificateLog) -> Interval | None:
     X = radius · 1[predict = label] / R,  R = σΦ⁻¹(α^{1/n})
     R · (z̲(X), 1 − z̲(1 − X)),  z̲ of [Zhai+20, Appendix A, Thm. 3] at each side's level
 
-    R is the largest radius, see `largest_radius`. None where R is not known, or exceeded, and for
+    R is the largest radius, see `radius_limit`. None where R is not known, or exceeded, and for
     one image.
     """
     if log.sigma is None or log.n is None or log.alpha is None or len(log.idx) < 2:
         return None
-    largest = largest_radius(log.sigma, log.n, log.alpha)
+    largest = radius_limit(log.sigma, log.n, log.alpha)
     radii = log.radius * log.correct
     if not radii.max() <= PRINTED * largest:
         return None

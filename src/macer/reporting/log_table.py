@@ -104,7 +104,7 @@ def write_page_of(
         data: the folder of the data sets, for pictures; None: no pictures.
     """
     from macer.reporting.evidence import source
-    from macer.reporting.page import Asked, write_page
+    from macer.reporting.page import PageOptions, write_page
     from macer.reporting.pictures import pictures
     from macer.reporting.provenance import provenance
     from macer.reporting.verdict import chosen_radius
@@ -116,5 +116,5 @@ def write_page_of(
     if data is not None and not sources:
         raise Mistake("data must be given with a run, whose journal names them, got log files")
     shown = pictures(sources[0], data, chosen_radius(logs, radius)[0]) if data is not None else []
-    asked = Asked(images, radius, sources, shown)
-    write_page(logs, html, title=title, models=list(filter(None, known)), asked=asked)
+    options = PageOptions(images, radius, sources, shown)
+    write_page(logs, html, title=title, models=list(filter(None, known)), options=options)

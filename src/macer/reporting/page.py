@@ -56,8 +56,8 @@ LABELS = {
 MOST_CLASSES = 50  # in a table of classes; JSON has all
 
 
-class Asked(NamedTuple):
-    """What a page was asked for beside its logs."""
+class PageOptions(NamedTuple):
+    """What a page shows beside the scores of its logs."""
 
     images: Selection = Selection()
     radius: float | None = None  # of the verdicts; σ by default
@@ -71,7 +71,7 @@ def write_page(
     *,
     title: str,
     models: Sequence[Provenance] = (),
-    asked: Asked = Asked(),  # noqa: B008  a tuple
+    options: PageOptions = PageOptions(),  # noqa: B008  a tuple
 ) -> None:
     """Write the page: verdict, claim, curves, tables, outcomes, limits, settings, provenance.
 
@@ -97,7 +97,7 @@ def write_page(
     )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
-    judged = verdicts(logs, asked.radius)
+    judged = verdicts(logs, options.radius)
     text = environment.from_string(source).render(
         title=title,
         models=models,
@@ -115,8 +115,8 @@ def write_page(
         claim=CLAIM,
         limits=LIMITS,
         clauses=CLAUSES,
-        pictures=asked.pictures,
-        runs=[_run_facts(run, asked) for run in asked.runs],
+        pictures=options.pictures,
+        runs=[_run_facts(run, options) for run in options.runs],
         radii=list(map(radius_text, table.radii)),
         table=table,
         differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
@@ -205,7 +205,7 @@ def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
     return ["", "", *known, *[""] * (columns - 2 - len(known))]
 
 
-def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
+def _run_facts(run: Source, options: PageOptions) -> dict[str, Any]:
     """What a run's journal and manifest say: settings, hashes, versions, and how to repeat it."""
     header, made = run.header, versions(run)
     with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
@@ -221,7 +221,7 @@ def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
         "settings": {**subject, **known, **with_what},
         "left_out": len(run.contents.records) - len(run.log.idx),
         "hashes": hashes(run),
-        "commands": commands(run, asked.images, asked.radius),
+        "commands": commands(run, options.images, options.radius),
         "family": family,
         "together": None if family is None else f"{level * family:.6g}",
     }
