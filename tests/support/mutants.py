@@ -1360,8 +1360,8 @@ MUTANTS = {
     ),
     "a class that is given up left out of the evidence": Mutant(
         "reporting/evidence.py",
-        "for one in class_verdicts(run.log, verdict.radius)]",
-        "for one in class_verdicts(run.log, verdict.radius) if one.certified]",
+        "for each in class_verdicts(run.log, verdict.radius)]",
+        "for each in class_verdicts(run.log, verdict.radius) if each.certified]",
         "reporting/test_evidence.py reporting/test_verdict.py reporting/test_evidence_check.py",
     ),
     "a class that is given up not marked": Mutant(
@@ -2234,14 +2234,14 @@ MUTANTS = {
     ),
     "a board with the smallest ACR first": Mutant(
         "reporting/leaderboard.py",
-        "(-round(one.acr, 3), names",
-        "(round(one.acr, 3), names",
+        "(-round(score.acr, 3), names",
+        "(round(score.acr, 3), names",
         "reporting/test_leaderboard.py",
     ),
     "ranks that differ where printed ACRs do not": Mutant(
         "reporting/leaderboard.py",
-        "shown = [round(one.acr, 3) for",
-        "shown = [one.acr for",
+        "shown = [round(score.acr, 3) for",
+        "shown = [score.acr for",
         "reporting/test_leaderboard.py",
     ),
     "a difference with the sign of its reverse": Mutant(
@@ -2252,8 +2252,8 @@ MUTANTS = {
     ),
     "our own model taken for the best published one": Mutant(
         "reporting/leaderboard.py",
-        "for one in scores if not here[one.method].ours)",
-        "for one in scores)",
+        "for score in scores if not here[score.method].ours]",
+        "for score in scores]",
         "reporting/test_leaderboard.py",
     ),
     "a row ranked by the bound chosen afterwards": Mutant(

@@ -67,8 +67,10 @@ def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any]
     for sigma in sigmas():
         here = [entry for entry in entries() if sigma in entry.sigmas]
         here = [entry for entry in here if entry.shipped or unshipped]
-        logs = {one.key: _log(one, sigma, folder if one.shipped else unshipped) for one in here}
-        chosen = {one.key: _by_runner_up(one, sigma) for one in here if one.ours}
+        logs = {
+            entry.key: _log(entry, sigma, folder if entry.shipped else unshipped) for entry in here
+        }
+        chosen = {entry.key: _by_runner_up(entry, sigma) for entry in here if entry.ours}
         for log in logs.values():
             check_log(log, sigma, logs[REFERENCE])
         kept = {entry.key for entry in here if entry.shipped}

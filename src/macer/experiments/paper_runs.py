@@ -13,7 +13,7 @@ from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.experiments.compare import Examination, certified
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
-from macer.experiments.paper_logs import Stand, plain_setting, stands, why_not
+from macer.experiments.paper_logs import ShownLog, plain_setting, shipped_logs, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -33,14 +33,14 @@ class Reproduction:
     epochs: int | None = None  # of our training
     speed: Mapping[str, float] = field(default_factory=dict)  # of our training
     remark: str = ""  # what to know of our training, or why there are no certificates
-    stands: tuple[Stand, ...] = ()  # where there are none: what comes with macer
+    shipped: tuple[ShownLog, ...] = ()  # where there are none: what comes with macer
     why: str = ""  # why no training of ours is as the paper has it
 
-    def shown(self) -> tuple[Stand, ...]:
+    def shown(self) -> tuple[ShownLog, ...]:
         """What stands beside the paper's figures: the run's certificates, or what macer has."""
         if self.log is None:
-            return self.stands
-        return (Stand("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
+            return self.shipped
+        return (ShownLog("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
 
 
 def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Reproduction]:
@@ -49,12 +49,14 @@ def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Repro
     A row without certificates there has those that come with macer.
     """
     found = [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
-    return [one if one.log else _with_stands(one, item, images) for one in found]
+    return [one if one.log else _with_shipped_logs(one, item, images) for one in found]
 
 
-def _with_stands(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
+def _with_shipped_logs(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
     papers, chosen = images is papers_images, images(one.row.train_recipe().dataset)
-    return replace(one, stands=stands(item, one.row, chosen, papers=papers), why=why_not(one.row))
+    return replace(
+        one, shipped=shipped_logs(item, one.row, chosen, papers=papers), why=why_not(one.row)
+    )
 
 
 def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:

@@ -92,7 +92,7 @@ def evidence(run: Source, images: Selection, radius: float | None = None) -> dic
         "verdict": known,
         "settings": settings(run.header),
         "images": _images(run, images),
-        "classes": [asdict(one) for one in class_verdicts(run.log, verdict.radius)],
+        "classes": [asdict(each) for each in class_verdicts(run.log, verdict.radius)],
         "hashes": hashes(run),
         "versions": versions(run),
         "training": run.model and run.model.training(),

@@ -75,7 +75,7 @@ def scores(board: Board) -> TextTable:
     for row in board.rows:
         acr = with_error(row.acr, row.standard_error)
         line = (name_text(row), str(row.rank), acr, *([_dagger(row)] if daggers else []))
-        rows.append(line + tuple(_difference(one) for one in differences(row, board)))
+        rows.append(line + tuple(map(_difference, differences(row, board))))
     return TextTable(header, rows)
 
 
@@ -170,8 +170,8 @@ def whole(board: Board) -> TextTable:
     left, middle = scores(board), accuracies(board)
     header = (*left.header, *middle.header[2:], "training", "network")
     rows = [
-        (*one, *two[2:], training_text(row), row.network)
-        for one, two, row in zip(left.rows, middle.rows, board.rows, strict=True)
+        (*line, *shares[2:], training_text(row), row.network)
+        for line, shares, row in zip(left.rows, middle.rows, board.rows, strict=True)
     ]
     return TextTable(header, rows)
 
@@ -180,15 +180,15 @@ def others_grid(others: Sequence[OtherLeague]) -> TextTable:
     """The models of other leagues."""
     rows = [
         (
-            one.name,
-            one.league,
-            one.figures,
-            one.conditions,
-            one.beside,
-            f"[{one.paper}]",
-            one.source,
+            model.name,
+            model.league,
+            model.figures,
+            model.conditions,
+            model.beside,
+            f"[{model.paper}]",
+            model.source,
         )
-        for one in others
+        for model in others
     ]
     header = ("model", "league", "figures", "conditions", "ours", "paper", "source")
     return TextTable(header, rows)

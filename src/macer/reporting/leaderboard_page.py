@@ -80,9 +80,9 @@ def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str
 def sort_values(row: Rank, board: Board) -> list[object]:
     """What each column of `leaderboard_forms.whole` is sorted by; empty stands below."""
     values: list[object] = [row.name, row.rank, row.acr]
-    if any(one.runner_up for one in board.rows):
+    if any(other.runner_up for other in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")
-    values += [one.difference if one else 0 for one in forms.differences(row, board)]
+    values += [gap.difference if gap else 0 for gap in forms.differences(row, board)]
     values += [row.accuracies[i] for i in forms.radii(board)]
     return [*values, "" if row.seconds is None else row.seconds, row.network]
 

@@ -233,28 +233,28 @@ def _joined(values: dict[str, Any] | None) -> str:
 
 def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str, Any]:
     """The classes of a log; of very many, those with the lowest ACRs."""
-    judged = {one.label: one for one in class_verdicts(log, radius)}
+    judged = {verdict.label: verdict for verdict in class_verdicts(log, radius)}
     shown = row.classes
     if len(shown) > MOST_CLASSES:
-        shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
+        shown = tuple(sorted(shown, key=lambda score: score.acr)[:MOST_CLASSES])
     rows = [
         {
-            "name": _class_name(one),
-            "images": f"{one.images:,}",
+            "name": _class_name(score),
+            "images": f"{score.images:,}",
             "accuracies": list(
                 zip(
-                    accuracy_texts(one.accuracies),
-                    map(interval_text, one.accuracy_intervals),
+                    accuracy_texts(score.accuracies),
+                    map(interval_text, score.accuracy_intervals),
                     strict=True,
                 )
             ),
-            "acr": f"{one.acr:.3f}",
-            "lower": judged[one.label].lower,
-            "given_up": judged[one.label].given_up,
+            "acr": f"{score.acr:.3f}",
+            "lower": judged[score.label].lower,
+            "given_up": judged[score.label].given_up,
         }
-        for one in shown
+        for score in shown
     ]
-    lost = [_class_name(one) for one in row.classes if judged[one.label].given_up]
+    lost = [_class_name(score) for score in row.classes if judged[score.label].given_up]
     return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
 
 
