@@ -212,7 +212,7 @@ MUTANTS = {
     ),
     "anytime: selection samples count too": Mutant(
         "certification/anytime.py",
-        "counts = Tally(*map(torch.zeros_like, counts0))",
+        "counts = counts0.emptied()",
         "counts = counts0",
         "certification/test_anytime.py",
     ),
@@ -2511,7 +2511,7 @@ MUTANTS = {
     ),
     "serve: selection samples count too": Mutant(
         "server/job.py",
-        "self.counts = Tally(*map(torch.zeros_like, counts0))",
+        "self.counts = counts0.emptied()",
         "self.counts = counts0",
         "server/test_app.py::test_an_answer_is_that_of_certify_anytime",
     ),

@@ -17,7 +17,7 @@ from macer.reporting.provenance import Provenance, provenance, versions_of
 from macer.reporting.verdict import class_verdicts, verdicts
 from macer.runs.names import JOURNAL, MANIFEST, TABLE
 from macer.system.errors import Mistake
-from macer.system.files import sha256_of_file, write_file
+from macer.system.files import check_ending, sha256_of_file, write_file
 
 SCHEMA = 1
 
@@ -201,5 +201,4 @@ def write_evidence(document: Mapping[str, Any], path: Path) -> None:
 
 def check_evidence_path(path: Path) -> None:
     """Refuse a path that is no file of JSON, so that nothing else is overwritten."""
-    if path.suffix.lower() != ".json":
-        raise Mistake(f"path of evidence must end in .json, got {str(path)!r}")
+    check_ending(path, "evidence", ".json")

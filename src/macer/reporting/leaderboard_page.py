@@ -12,40 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from macer.reporting import leaderboard_forms as forms
+from macer.reporting.html_file import check_html, write_html
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
-from macer.system.errors import Mistake
-from macer.system.files import write_file
 from macer.system.text import unbroken
 
 
 def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
     """Write the page: a table for each board, notes, and the other leagues."""
-    from jinja2 import Environment, StrictUndefined
-
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    check_html(path)
     folder = resources.files("macer.reporting")
-    source, script, style = (
-        folder.joinpath(f"leaderboard.{kind}").read_text("utf-8")
-        for kind in ("html.j2", "js", "css")
+    script, style = (
+        folder.joinpath(f"leaderboard.{kind}").read_text("utf-8") for kind in ("js", "css")
     )
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["unbroken"] = unbroken
-    text = environment.from_string(source).render(
-        title=forms.TITLE,
-        boards=[_section(board) for board in boards],
-        notes=forms.notes(boards),
-        loading=forms.LOADING.replace("`", ""),
-        others=others,
-        others_note=forms.OTHERS,
-        style=style,
-        script=script,
+    values = {
+        "title": forms.TITLE,
+        "boards": [_section(board) for board in boards],
+        "notes": forms.notes(boards),
+        "loading": forms.LOADING.replace("`", ""),
+        "others": others,
+        "others_note": forms.OTHERS,
+        "style": style,
+        "script": script,
         # The browser runs this script and no other.
-        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    write_file(path, text.encode())
+        "script_hash": b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    write_html(path, "leaderboard.html.j2", values, filters={"unbroken": unbroken})
 
 
 def _section(board: Board) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 import io
 import re
-from collections.abc import Sequence
-from importlib import resources
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
 from macer.reporting.figures import SVG
+from macer.reporting.html_file import check_html, write_html
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.pictures import Row
@@ -30,8 +30,6 @@ from macer.reporting.texts import (
     thousands,
 )
 from macer.reporting.verdict import class_verdicts, length_text, share_text, verdicts
-from macer.system.errors import Mistake
-from macer.system.files import write_file
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
@@ -78,52 +76,43 @@ def write_page(
     Args:
         models: of the logs, as far as they are known.
     """
-    from jinja2 import Environment, StrictUndefined
-
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    check_html(path)
     table = tabulate(logs)
-    source = resources.files("macer.reporting").joinpath("page.html.j2").read_text("utf-8")
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_printable,
-    )
-    environment.filters.update(
-        **{"setting": setting, "thousands": thousands, "count": count_text},
-        **{"share": share_text, "length_text": length_text},
-    )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
     judged = verdicts(logs, options.radius)
-    text = environment.from_string(source).render(
-        title=title,
-        models=models,
-        conditions=conditions(logs),
-        headlines=[_headline(row) for row in table.rows],
-        header=header,
-        rows=rows,
-        acr_column=2 + len(table.radii),
-        intervals=[_interval_cells(row, len(header)) for row in table.rows],
-        classes=[
+    values = {
+        "title": title,
+        "models": models,
+        "conditions": conditions(logs),
+        "headlines": [_headline(row) for row in table.rows],
+        "header": header,
+        "rows": rows,
+        "acr_column": 2 + len(table.radii),
+        "intervals": [_interval_cells(row, len(header)) for row in table.rows],
+        "classes": [
             _class_table(row, log, judged[0].radius)
             for row, log in zip(table.rows, logs, strict=True)
         ],
-        verdicts=judged,
-        claim=CLAIM,
-        limits=LIMITS,
-        clauses=CLAUSES,
-        pictures=options.pictures,
-        runs=[_run_facts(run, options) for run in options.runs],
-        radii=list(map(radius_text, table.radii)),
-        table=table,
-        differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
-        outcomes=list(zip(table.rows, map(outcomes, logs), strict=True)),
-        drawing=drawing(logs),
-    )
-    write_file(path, text.encode())
+        "verdicts": judged,
+        "claim": CLAIM,
+        "limits": LIMITS,
+        "clauses": CLAUSES,
+        "pictures": options.pictures,
+        "runs": [_run_facts(run, options) for run in options.runs],
+        "radii": list(map(radius_text, table.radii)),
+        "table": table,
+        "differences": [
+            _comparison(row.name, row.difference) for row in table.rows if row.difference
+        ],
+        "outcomes": list(zip(table.rows, map(outcomes, logs), strict=True)),
+        "drawing": drawing(logs),
+    }
+    filters: dict[str, Callable[..., Any]] = {
+        **{"setting": setting, "thousands": thousands, "count": count_text},
+        **{"share": share_text, "length_text": length_text},
+    }
+    write_html(path, "page.html.j2", values, filters=filters, finalize=_printable)
 
 
 def _printable(value: object) -> object:

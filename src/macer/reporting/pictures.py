@@ -1,7 +1,6 @@
 """Pictures of what a radius means: an image, a noisy copy, and changes of that length."""
 
 import base64
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.table import rounded_down
+from macer.data.png import png_file
 from macer.reporting.classes import class_text
 from macer.reporting.evidence import Source
 from macer.reporting.verdict import length_text
@@ -111,10 +111,5 @@ def patch(x: Pixels, radius: float) -> Pixels:
 
 def _picture(x: Pixels, caption: str) -> Picture:
     """Values below 0 and above 1 are shown as black and white."""
-    from PIL import Image
-
-    values = np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)
-    image = Image.fromarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return Picture("data:image/png;base64," + base64.b64encode(file.getvalue()).decode(), caption)
+    file = png_file(np.round(np.clip(x, 0, 1) * 255).astype(np.uint8), smallest=True)
+    return Picture("data:image/png;base64," + base64.b64encode(file).decode(), caption)
