@@ -26,7 +26,7 @@ TRAINED_AT = ", trained at σ = "
 
 
 def two_sigmas(trained_at: str, sigma: float) -> str:
-    """How output tells of certificates at another σ than the training's."""
+    """Both σ in words, for certificates at another σ than the training's."""
     return f"trained at σ = {trained_at} and certified at σ = {sigma:g}"
 
 

@@ -22,7 +22,7 @@ LEAST_SHARE = 1e-15  # of all images: fewer are left out when the sequential tes
 
 
 def largest_radius(n: int, *, sigma: float, alpha: float, bound: str = USUAL_BOUND) -> float:
-    """The radius of an image all of whose n samples are for one class: no image gets a larger one.
+    """The largest radius that n samples give: an image has it if all of them are for one class.
 
     σΦ⁻¹(p̲_A);  p̲_A = α^(1/n) for Clopper–Pearson
     """

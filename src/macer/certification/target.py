@@ -55,7 +55,7 @@ class PreparedModel:
 
     @cached_property
     def outputs(self) -> Outputs:
-        """What it computes on the probe images, which certificates bind."""
+        """Its outputs on the probe images; certificates bind them."""
         with bar("running the network once", 1, "calls", transient=True):
             return outputs_of(
                 self.network,
@@ -83,7 +83,7 @@ def prepare(
 
 
 def other_function(header: Header, model: PreparedModel) -> str | None:
-    """Why a model is not the one that a journal's certificates are of; None if it is."""
+    """Why a model is not the one that a journal certifies; None if it is."""
     target = model.target
     if header.weights_sha256 != target.weights_sha256:
         return (

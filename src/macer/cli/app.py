@@ -136,7 +136,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     return None if helps or result.get("passed", True) else NOT_PASSED
 
 
-# What commands do first, which may take seconds in which nothing moves.
+# What commands do first; it may take seconds before they show anything.
 FIRST = {
     "certify": "reading the model and the images",
     "predict": "reading the model",

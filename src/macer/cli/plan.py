@@ -136,7 +136,7 @@ def _check_settings(
 
 
 def _betas(bound: str) -> tuple[float, ...]:
-    """The inverse temperatures at which soft moments are taken; their number decides the time."""
+    """The inverse temperatures of the soft moments; only their number matters for the time."""
     from macer.certification.largest_radius import Kind, soft_betas
 
     return soft_betas([Kind(bound, 1.0)])

@@ -263,7 +263,7 @@ def _converted(image: "Image.Image", mode: str, file: str) -> "Image.Image":
 
 
 def _fitted(image: "Image.Image", size: Size, file: str) -> "Image.Image":
-    """The middle of the image, resized by the least factor with which it covers the size."""
+    """The middle of the image, after resizing it until it just covers the size."""
     from PIL.Image import Resampling
 
     height, width = size

@@ -38,12 +38,14 @@ Cells = tuple[list[str], list[list[str]]]
 
 def cells(item: Item, entries: Sequence[Reproduction]) -> Cells:
     """An item's header and rows."""
-    return {"scores": _scores, "time": _times, "settings": _settings}[item.shows](item, entries)
+    if item.shows == "scores":
+        return _scores(item.radii, entries)
+    return _times(entries) if item.shows == "time" else _settings(entries)
 
 
-def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _scores(radii: Sequence[float], entries: Sequence[Reproduction]) -> Cells:
     timed = any(entry.row.hours for entry in entries)
-    header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
+    header = ["model", "σ", "of", *map(radius_text, radii), "ACR"]
     if timed:
         header += ["epochs", "hours"]
     lines, ends = [], []
@@ -54,14 +56,14 @@ def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
         lines.append([*line, *_papers_time(entry.row)[1:]] if timed else line)
         ends.append(_PAPERS_END)
         for row in entry.shown():
-            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, item.radii)]
+            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, radii)]
             line = [name, sigma, row.of, *accuracies, _acr(row.log)]
             lines.append([*line, *_our_time(row)[1:]] if timed else line)
             ends.append(_end(row))
     return _with_ends(header, lines, ends, entries)
 
 
-def _times(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _times(entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
     lines, ends = [], []
     for entry in entries:
@@ -119,7 +121,7 @@ _SETTINGS = {
 }
 
 
-def _settings(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _settings(entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
     lines = []
     for entry in entries:
@@ -217,8 +219,8 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
-    told = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
-    return [papers, *told, *_reasons(entries)]
+    of_logs = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
+    return [papers, *of_logs, *_reasons(entries)]
 
 
 def _of_shipped_logs(entries: Sequence[Reproduction]) -> list[str]:

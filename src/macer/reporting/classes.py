@@ -70,5 +70,5 @@ def _names_in_model_file(file: Path) -> tuple[str, ...]:
 def class_text(label: int, names: tuple[str, ...], *facts: str) -> str:
     """A class as people read it: its number, its name where that says more, and facts about it."""
     name = names[label] if label < len(names) else ""
-    told = [*([] if name in ("", str(label)) else [name]), *facts]
-    return f"{label} ({', '.join(told)})" if told else f"{label}"
+    known = [*([] if name in ("", str(label)) else [name]), *facts]
+    return f"{label} ({', '.join(known)})" if known else f"{label}"

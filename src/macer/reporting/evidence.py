@@ -142,7 +142,7 @@ def hashes(run: Source) -> dict[str, str | None]:
 
 
 def versions(run: Source) -> dict[str, Any]:
-    """With what the certificates were made, and the model."""
+    """The versions that made the certificates, and those that made the model."""
     made = {"macer": run.header.macer, "torch": run.header.torch, "cpu": run.header.cpu}
     return {"certified": made, "trained": versions_of(run.folder)}
 

@@ -68,7 +68,7 @@ def _keys(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _least_width(cell: str) -> int:
-    """The fewest characters in which a cell can stand: its own if short, else its longest piece."""
+    """The least width of a cell: that of its text if this is short, else of its longest piece."""
     whole = cell_len(cell)
     return whole if whole <= SHORT else max(cell_len(piece.rstrip()) for piece in _pieces(cell))
 

@@ -31,7 +31,7 @@ INTERVALS_NOTE = (
 
 
 class Interval(NamedTuple):
-    """Two ends of which one is wrong with probability 0.05 at most."""
+    """Two ends; with probability 0.05 at most, one of them is wrong."""
 
     low: float
     high: float

@@ -52,7 +52,7 @@ WITHOUT_OURS = (
 
 
 def title(board: Board) -> str:
-    """What a board is of: σ, images, n0, n, α."""
+    """The title of a board: its σ, images, n0, n, α."""
     return (
         f"σ {setting(board.sigma)}: {WHICH[board.images]} ({board.count:,}), n0 = {board.n0}, "
         f"n = {board.n:,}, α = {board.alpha:g}"

@@ -56,7 +56,7 @@ def _section(board: Board) -> dict[str, Any]:
 
 
 def _where(row: Rank) -> tuple[str, str]:
-    """The command or the address, in two parts between which a line may end."""
+    """The command or the address, in two parts; a line may end between them."""
     text = forms.where_text(row)
     cut = text.index(row.load) if row.load else text.index("/") + 1
     return text[:cut], text[cut:]
@@ -69,7 +69,7 @@ def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str
 
 
 def sort_values(row: Rank, board: Board) -> list[object]:
-    """What each column of `leaderboard_forms.whole` is sorted by; empty stands below."""
+    """The values that sort the columns of `leaderboard_forms.whole`; empty ones come last."""
     values: list[object] = [row.name, row.rank, row.acr]
     if any(other.runner_up for other in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")

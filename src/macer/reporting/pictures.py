@@ -56,7 +56,7 @@ def pictures(run: Source, data: Path, radius: float) -> list[Row]:
 
 
 def _chosen(run: Source) -> list[tuple[int, int]]:
-    """Places in the log and numbers of the first image of each of the classes with low labels."""
+    """The first image of each of the first classes: its place in the log, and its number."""
     _, places = np.unique(run.log.label, return_index=True)
     return [(int(place), int(run.log.idx[place])) for place in places[:MOST_ROWS]]
 

@@ -43,7 +43,7 @@ def provenance(folder: Path, name: str) -> Provenance | None:
 
 
 def versions_of(folder: Path) -> dict[str, str | None] | None:
-    """With what a run's model was made; None where there is no run."""
+    """The versions that made a run's model; None where there is no run."""
     file = folder / MANIFEST
     if not file.is_file():
         return None

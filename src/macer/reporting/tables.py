@@ -190,7 +190,7 @@ def images_of_log(log: CertificateLog) -> str:
 
 
 def asked_images(log: CertificateLog) -> int | None:
-    """How many images were to be certified, with those that are there without being asked for."""
+    """How many images were asked for; certified ones count too if they were not."""
     return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 

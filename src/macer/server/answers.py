@@ -70,7 +70,7 @@ class ErrorAnswer:
 
 
 def answer_of(job: Job, seed: Seed) -> Answer:
-    """What is known of a job's image, which has been looked at."""
+    """The answer for a job after its first look: what is known of its image."""
     seen = job.seen
     assert seen is not None
     certificate, served = seen.certificate, job.served

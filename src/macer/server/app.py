@@ -142,7 +142,7 @@ class Service:
             app.add_exception_handler(kind, refused)
 
     def _refusal(self, error: Exception) -> Refusal:
-        """Why there is no answer, counted; what nobody expected is a bug."""
+        """The refusal for an exception, counted; an exception that nobody expected is a bug."""
         match error:
             case Refusal():
                 refusal = error

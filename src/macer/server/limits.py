@@ -56,7 +56,7 @@ class Keys:
         return self._keys is not None
 
     def client(self, authorization: str | None, address: str) -> str:
-        """Who asks: a key's number, or the address; without a right key, a refusal.
+        """The client: its key's number, or its address; a wrong key, or none, is refused.
 
         Every key is compared, by its hash, in a time that does not depend on its characters.
         """

@@ -49,7 +49,7 @@ async def answered(worker: Worker, job: Job, receive: Receive) -> None:
 
 
 async def news_of(worker: Worker, job: Job, receive: Receive) -> AsyncIterator[None]:
-    """Hand a job to the worker; yield at each look. A client that leaves takes the job along."""
+    """Hand a job to the worker; yield at each look. A client that leaves ends its job."""
     news = News()
     job.tell = news.tell
     leaving = asyncio.ensure_future(left(receive))

@@ -37,7 +37,7 @@ def channels_last(inputs: Tensor) -> Tensor:
 
 
 def channels_first(inputs: Tensor) -> Tensor:
-    """What `channels_last` has changed, as the network takes it."""
+    """The inverse of `channels_last`: images as the network takes them."""
     return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs
 
 

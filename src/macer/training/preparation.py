@@ -35,8 +35,8 @@ from macer.training.teachers import Teachers, load_teachers
 def with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
     """The recipe with the name of the data set that the images come from.
 
-    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
-    checked by their hash.
+    A resumed run keeps the recipe's own name if it began with it; `check_same` compares the hash
+    of its images.
     """
     began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
     if began and began.get("dataset") == recipe.dataset:
