@@ -56,7 +56,7 @@ MUTANTS = {
     ),
     "a plan without the padding of a chunk": Mutant(
         "certification/budget.py",
-        "float(images * -(-num // CHUNK)), self.task",
+        "float(images * chunks_for(num)), self.task",
         "images * num / CHUNK, self.task",
         "certification/test_budget.py",
     ),

@@ -16,7 +16,7 @@ from macer.certification.reach import (
     least_n_in_steps,
     p_a_at,
 )
-from macer.smoothing.copies import CHUNK
+from macer.smoothing.copies import CHUNK, chunks_for
 from macer.smoothing.sampling import block_size
 from macer.smoothing.sequential import reaches
 
@@ -43,7 +43,7 @@ class Pace:
 
         An image's last chunk takes as long as a full one, and threads without a task are idle.
         """
-        full, rest = divmod(float(images * -(-num // CHUNK)), self.task)
+        full, rest = divmod(float(images * chunks_for(num)), self.task)
         if self.padded:
             rest = float(self.task) if rest else 0.0
         # The rest is taken by a thread that would else be idle, if there is one.

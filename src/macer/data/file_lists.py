@@ -21,6 +21,11 @@ def tell(split: Split) -> None:
         note(line)
 
 
+def list_of_files(folder: Path, part: str) -> Path:
+    """The table of a folder that says which file an image number means."""
+    return folder / f"files-{part}.tsv"
+
+
 def write_file_lists(split: Split, folder: Path, part: str) -> None:
     """Write the lists of a folder of photographs; nothing for other data sets.
 
@@ -32,7 +37,7 @@ def write_file_lists(split: Split, folder: Path, part: str) -> None:
     rows = [("idx", "class", "file")]
     for idx, (label, file) in enumerate(zip(split.labels, split.files, strict=True)):
         rows.append((str(idx), split.classes[label], file))
-    _write(folder / f"files-{part}.tsv", rows)
+    _write(list_of_files(folder, part), rows)
     left_out = folder / f"skipped-{part}.tsv"
     if skipped := split.account.left_out():
         _write(

@@ -81,7 +81,7 @@ class OnnxNetwork(nn.Module):
             size == own for size, own in zip(shape, taken, strict=True) if isinstance(own, int)
         )
         if not fits:
-            expected = "×".join(str(size) for size in taken)
+            expected = shape_text(taken)
             raise Mistake(
                 f"{self.name} must take the data set's images, {shape_text(shape)}, got a graph "
                 f"for {expected or 'no images'}; choose another --dataset or --size"
