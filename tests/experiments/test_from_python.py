@@ -101,6 +101,7 @@ def test_a_report_counts_the_images_that_are_asked_for(run, certified):
     assert row.images == 3
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]

@@ -241,6 +241,7 @@ def test_hard_and_soft_certificates_of_a_model_share_a_panel(figures):
     assert [text.split(":")[0] for text in texts] == ["hard", "soft, β = 1", "soft, β = 16"]
 
 
+@pytest.mark.slow
 def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with_logs(Path("runs"))

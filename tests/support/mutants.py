@@ -957,6 +957,7 @@ MUTANTS = {
         "if record.pixels != pixels_sha256(split, image):",
         "if False:",
         "data/test_image_files.py",
+        slow=True,
     ),
     "batches in another order": Mutant(
         "training/batches.py",
