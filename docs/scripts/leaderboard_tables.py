@@ -1,4 +1,7 @@
-"""The leaderboard's page as the site has it: a click or Enter on a title sorts the rows."""
+"""The leaderboard's page as the site has it: a click or Enter on a title sorts the rows.
+
+A method's name leads to where its log is from; our rows have a ground of their own.
+"""
 
 import shutil
 from pathlib import Path
@@ -27,11 +30,13 @@ TABLE = Template(
 {% endfor %}
 </tr></thead>
 <tbody>
-{% for row in rows %}
-<tr>
+{% for rank, row in rows %}
+<tr{% if rank.load %} class="ours"{% endif %}>
 {% for text, value in row %}
 {% if loop.first %}
-<th scope="row" data-value="{{ value }}">{{ text }}</th>
+<th scope="row" data-value="{{ value }}">
+<a href="{{ "#sources" if rank.load else rank.source }}">{{ text }}</a>
+</th>
 {% else %}
 <td data-value="{{ value }}">{{ text }}</td>
 {% endif %}
@@ -61,7 +66,7 @@ def sortable(page: str) -> str:
 def _table(board: Board) -> str:
     grid = forms.whole(board)
     rows = [
-        list(zip(texts, sort_values(row, board), strict=True))
+        (row, list(zip(texts, sort_values(row, board), strict=True)))
         for row, texts in zip(board.rows, grid.rows, strict=True)
     ]
     return TABLE.render(header=grid.header, rows=rows)

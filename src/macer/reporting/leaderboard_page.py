@@ -35,6 +35,7 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     environment.filters["unbroken"] = unbroken
     text = environment.from_string(source).render(
         title=forms.TITLE,
+        lead=forms.LEAD,
         boards=[_section(board) for board in boards],
         notes=forms.notes(boards),
         loading=forms.LOADING.replace("`", ""),
