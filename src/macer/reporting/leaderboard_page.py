@@ -36,7 +36,7 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     text = environment.from_string(source).render(
         title=forms.TITLE,
         lead=forms.LEAD,
-        boards=[_section(board) for board in boards],
+        boards=[section(board) for board in boards],
         notes=forms.notes(boards),
         loading=forms.LOADING.replace("`", ""),
         others=others,
@@ -49,7 +49,8 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     write_file(path, text.encode())
 
 
-def _section(board: Board) -> dict[str, Any]:
+def section(board: Board) -> dict[str, Any]:
+    """What a page has of a board: title, header, and each row with its cells."""
     grid = forms.whole(board)
     return {
         "title": forms.title(board),
@@ -74,18 +75,18 @@ def _where(row: Rank) -> tuple[str, str]:
 
 def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
     """Each cell after name and rank: its text in two lines, and the value that it is sorted by."""
-    values = sort_values(row, board)[2:-1]
+    values = sort_values(row, board)[2:]
     return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
 
 
 def sort_values(row: Rank, board: Board) -> list[object]:
-    """What each column of `leaderboard_forms.whole` is sorted by; empty stands below."""
+    """What each column of a page is sorted by; empty stands below."""
     values: list[object] = [row.name, row.rank, row.acr]
     if any(one.runner_up for one in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")
     values += [one.difference if one else 0 for one in forms.differences(row, board)]
     values += [row.accuracies[i] for i in forms.radii(board)]
-    return [*values, "" if row.seconds is None else row.seconds, row.network]
+    return [*values, "" if row.seconds is None else row.seconds]
 
 
 def _lines(text: str) -> tuple[str, str]:
