@@ -28,6 +28,11 @@ class TextTable(NamedTuple):
 
 
 TITLE = "Leaderboard: certified ℓ₂ robustness on CIFAR-10"
+LEAD = (
+    "Randomized smoothing, single models, no extra data; each row is from a log of certificates, "
+    "image by image. ACR is the average certified radius. Columns 0.00, 0.25 …: certified accuracy "
+    "at that radius."
+)
 WHICH = {"every-5th": "every 5th test image", "all": "all test images"}
 
 NOTES = (
@@ -196,7 +201,7 @@ def others_grid(others: Sequence[OtherLeague]) -> TextTable:
 
 def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
     """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
-    parts = [f"# {TITLE}\n"]
+    parts = [f"# {TITLE}\n\n{LEAD}\n"]
     parts += [f"## {title(board)}\n\n{table(board)}" for board in boards]
     parts.append("\n\n".join(notes(boards)) + "\n")
     parts.append(f"## Sources\n\n{LOADING}\n")
@@ -218,10 +223,14 @@ def _with_papers(grid: TextTable, boards: Sequence[Board]) -> TextTable:
 
 
 def _of_words(grid: TextTable) -> str:
-    """A table in Markdown whose columns all begin at the left; commands are code, lists whole."""
+    """A table in Markdown whose columns all begin at the left.
+
+    Commands are code, addresses are links, and no line ends within a list.
+    """
     head, rule, *rest = markup.markdown(*grid, ()).splitlines(keepends=True)
     lines = "".join(rest)
     lines = re.sub(r"macer predict \S+ IMAGE", r"`\g<0>`", lines)
+    lines = re.sub(r"(?:https://)?((?:github\.com|arxiv\.org)/\S+)", r"[\1](https://\1)", lines)
     lines = re.sub(r"(?<=\d,) (?=[\d.]+(?:,| \|))", NO_BREAK, lines)  # 0.25, 0.5, 1
     return "".join([head, rule.replace("--:", ":--"), lines])
 

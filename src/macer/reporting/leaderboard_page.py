@@ -26,7 +26,8 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     )
     values = {
         "title": forms.TITLE,
-        "boards": [_section(board) for board in boards],
+        "lead": forms.LEAD,
+        "boards": [section(board) for board in boards],
         "notes": forms.notes(boards),
         "loading": forms.LOADING.replace("`", ""),
         "others": others,
@@ -39,7 +40,8 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     write_html(path, "leaderboard.html.j2", values, filters={"unbroken": unbroken})
 
 
-def _section(board: Board) -> dict[str, Any]:
+def section(board: Board) -> dict[str, Any]:
+    """What a page has of a board: title, header, and each row with its cells."""
     grid = forms.whole(board)
     return {
         "title": forms.title(board),
@@ -64,18 +66,18 @@ def _where(row: Rank) -> tuple[str, str]:
 
 def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
     """Each cell after name and rank: its text in two lines, and the value that it is sorted by."""
-    values = sort_values(row, board)[2:-1]
+    values = sort_values(row, board)[2:]
     return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
 
 
 def sort_values(row: Rank, board: Board) -> list[object]:
-    """The values that sort the columns of `leaderboard_forms.whole`; empty ones come last."""
+    """The values that sort the columns of a page; empty ones come last."""
     values: list[object] = [row.name, row.rank, row.acr]
     if any(other.runner_up for other in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")
     values += [gap.difference if gap else 0 for gap in forms.differences(row, board)]
     values += [row.accuracies[i] for i in forms.radii(board)]
-    return [*values, "" if row.seconds is None else row.seconds, row.network]
+    return [*values, "" if row.seconds is None else row.seconds]
 
 
 def _lines(text: str) -> tuple[str, str]:

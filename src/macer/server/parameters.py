@@ -65,7 +65,13 @@ def complaint(errors: Any) -> str:
     """The first error of pydantic in one line."""
     first = errors[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("query", "body"))
-    return f"{place}: {first['msg']}, got {str(first.get('input'))[:80]!r}"
+    match first["type"]:
+        case "extra_forbidden":
+            return f"unknown parameter {place[:80]!r}"
+        case "missing":
+            return f"{place} must be given"
+    requirement = first["msg"].removeprefix("Input should be ")
+    return f"{place} must be {requirement}, got {str(first.get('input'))[:80]!r}"
 
 
 def checked(
