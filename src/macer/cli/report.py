@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from macer.cli.parameters import Code
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
@@ -34,6 +35,8 @@ def report(
     evidence: Path | None = None,
     radius: float | None = None,
     data: Path | None = None,
+    attack: bool = False,
+    code: Code = (),
     plot: Path | None = None,
     title: str | None = None,
     labels: Annotated[
@@ -74,6 +77,8 @@ def report(
         Radius of the verdict, which is printed too; the page and the evidence take σ by default.
     data
         Folder of the data sets, for pictures on the page of what the radius means.
+    attack
+        Attack the images of the pictures too, by the run's model: what it answers then.
     plot
         Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     title
@@ -93,7 +98,7 @@ def report(
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
-    _check_files(logs, html, pdf, evidence, data)
+    _check_files(logs, html, pdf, evidence, data, attack)
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in read_logs(logs)]
     judged = verdicts(chosen, radius)
@@ -104,7 +109,7 @@ def report(
     elif title is not None or labels or envelope:
         raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html or pdf:
-        _write_pages(chosen, logs, html, pdf, images, radius, data)
+        _write_pages(chosen, logs, html, pdf, images, radius, data, code, attack)
     if evidence:
         _write_evidence(logs[0], chosen[0], evidence, images, radius)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
@@ -129,6 +134,8 @@ def _write_pages(
     images: "Selection",
     radius: float | None,
     data: Path | None,
+    code: Code,
+    attack: bool,
 ) -> None:
     """Write the page as HTML, as PDF, or as both."""
     from tempfile import TemporaryDirectory
@@ -138,7 +145,10 @@ def _write_pages(
 
     with TemporaryDirectory(prefix="macer-") as folder:
         page = html or Path(folder) / "page.html"
-        write_page_of(chosen, logs, page, images=images, radius=radius, data=data)
+        write_page_of(
+            chosen, logs, page,
+            images=images, radius=radius, data=data, code=code, attack=attack,
+        )  # fmt: skip
         if pdf:
             print_page(page, pdf)
 
@@ -149,6 +159,7 @@ def _check_files(
     pdf: Path | None,
     evidence: Path | None,
     data: Path | None,
+    attack: bool,
 ) -> None:
     """Refuse files that cannot be written, and flags that would have no effect."""
     from macer.reporting.evidence import check_evidence_path
@@ -157,6 +168,8 @@ def _check_files(
 
     if data is not None and html is None and pdf is None:
         raise Mistake("data must be given with html, for its pictures; add --html FILE")
+    if attack and data is None:
+        raise Mistake("data must be given with attack, whose images it attacks; add --data FOLDER")
     if pdf is not None:
         check_pdf(pdf)
         check_place(pdf)

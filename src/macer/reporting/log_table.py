@@ -1,6 +1,6 @@
 """Several logs of certificates as one table, as curves and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +93,8 @@ def write_page_of(
     images: Selection,
     radius: float | None = None,
     data: Path | None = None,
+    code: Collection[str] = (),
+    attack: bool = False,
     title: str = "Certified robustness",
 ) -> None:
     """Write the page of logs.
@@ -102,6 +104,8 @@ def write_page_of(
         images: which of their images the logs have.
         radius: of the verdict.
         data: the folder of the data sets, for pictures; None: no pictures.
+        code: modules that a journal may name for its data set, and a model file for its network.
+        attack: the images of the pictures, by the model of the first run.
     """
     from macer.reporting.evidence import source
     from macer.reporting.page import Asked, write_page
@@ -115,6 +119,10 @@ def write_page_of(
     sources = list(filter(None, runs))
     if data is not None and not sources:
         raise Mistake("data must be given with a run, whose journal names them, got log files")
-    shown = pictures(sources[0], data, chosen_radius(logs, radius)[0]) if data is not None else []
-    asked = Asked(images, radius, sources, shown)
+    shown = []
+    if data is not None:
+        path = next(path for path, run in zip(paths, runs, strict=True) if run)
+        length, _ = chosen_radius(logs, radius)
+        shown = pictures(sources[0], data, length, code=code, attack=path if attack else None)
+    asked = Asked(images, radius, sources, shown, attack)
     write_page(logs, html, title=title, models=list(filter(None, known)), asked=asked)

@@ -63,6 +63,7 @@ class Asked(NamedTuple):
     radius: float | None = None  # of the verdicts; σ by default
     runs: Sequence[Source] = ()  # of the logs, as far as they have journals
     pictures: Sequence[Row] = ()
+    attacked: bool = False  # whether the last picture of each row is an attack
 
 
 def write_page(
@@ -116,6 +117,7 @@ def write_page(
         limits=LIMITS,
         clauses=CLAUSES,
         pictures=asked.pictures,
+        attacked=asked.attacked,
         runs=[_run_facts(run, asked) for run in asked.runs],
         radii=list(map(radius_text, table.radii)),
         table=table,
