@@ -1,12 +1,12 @@
 """`macer plan`: what a certification, and a training before it, take on this machine."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Precision, chosen_device
+from macer.cli.parameters import Code, Data, Device, Precision, Size, chosen_device
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
 from macer.recipes.bound_names import FixedBoundName
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from macer.certification.budget import Case, RadiusBudget
     from macer.certification.target import Target
+    from macer.data.sets import Split
 
 Shape = tuple[int, int, int]
 
@@ -47,6 +48,7 @@ def plan(
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
+    size: Size = None,
     shape: str | None = None,
     classes: Whole | None = None,
     train: str | None = None,
@@ -82,7 +84,8 @@ def plan(
     sigma
         Noise level; needed only for a function or a network by name.
     dataset
-        Data set whose shape and classes a function or a network by name takes.
+        Data set, or package.module:function, whose shape and classes a function or a network by
+        name takes; with train, the one to train on, the recipe's by default.
     shape
         Instead of a data set: channels, height and width, such as 3x32x32.
     classes
@@ -104,6 +107,9 @@ def plan(
 
     recipe = load_recipe(train, code=code) if train else None
     _check_numbers(images=images, batch_size=batch_size, classes=classes, price=price)
+    dataset = _sized(dataset, size, recipe)
+    if recipe is not None and dataset is not None:
+        recipe = replace(recipe, dataset=dataset)
     model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
     _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
     processor = chosen_device(device)
@@ -133,6 +139,17 @@ def _check_settings(
     check_settings(sigma=sigma, n0=n0, n=n, alpha=alpha, bound=bound)
     for radius in radii:
         check_reach(radius, n=n, sigma=sigma, alpha=alpha, bound=bound)
+
+
+def _sized(dataset: str | None, size: str | None, recipe: TrainRecipe | None) -> str | None:
+    """The data set's name with its size, such as folder@64; None if neither is given."""
+    from macer.data.sets import sized
+
+    if size is not None and dataset is None:
+        if recipe is None:
+            raise Mistake(f"dataset must be given with size, got {size}; add --dataset folder")
+        dataset = recipe.dataset
+    return None if dataset is None else sized(dataset, size)
 
 
 def _betas(bound: str) -> tuple[float, ...]:
@@ -170,7 +187,10 @@ def _target(
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
     size, count = _images(name, dataset, data, shape, classes)
-    return untrained_target(name, sigma=sigma, shape=size, num_classes=count, code=code)
+    denoiser = recipe.denoiser if recipe is not None and name == recipe.model else "none"
+    return untrained_target(
+        name, sigma=sigma, shape=size, num_classes=count, denoiser=denoiser, code=code
+    )
 
 
 def _check_left_out(name: str, **settings: object) -> None:
@@ -183,7 +203,8 @@ def _images(
     name: str, dataset: str | None, data: Data, shape: str | None, classes: int | None
 ) -> tuple[Shape, int]:
     """The shape and the number of classes: given, or those of a data set."""
-    from macer.data.sets import DATASETS, classes_of, load
+    from macer.data.sets import classes_of
+    from macer.system.user_code import names_a_function
 
     if shape is not None and classes is not None:
         _check_left_out("a shape and classes", dataset=dataset)
@@ -193,11 +214,31 @@ def _images(
             f"dataset must be given to plan for {name}; add --dataset NAME, or --shape and "
             "--classes"
         )
-    count = classes or len(classes_of(dataset, data))
-    if shape is not None:
-        return _shape(shape), count
-    size = DATASETS[dataset].shape or load(dataset, "test", data).images.shape[1:]
-    return (size[0], size[1], size[2]), count
+    if shape is not None and not names_a_function(dataset):
+        return _shape(shape), len(classes_of(dataset, data))
+    known, names = _of_data_set(dataset, data)
+    return (_shape(shape) if shape else known), (classes or len(names))
+
+
+def _of_data_set(name: str, data: Data) -> tuple[Shape, tuple[str, ...]]:
+    """The shape of a data set's images, and its classes; photographs and functions are read."""
+    from macer.data.arrays import class_names
+    from macer.data.sets import DATASETS, classes_of
+    from macer.system.user_code import names_a_function
+
+    known = () if names_a_function(name) else classes_of(name, data)
+    if name in DATASETS and (shape := DATASETS[name].shape):
+        return shape, known
+    split = _read(name, "test", data)
+    channels, height, width = split.images.shape[1:]
+    return (channels, height, width), known or class_names(None, split)
+
+
+def _read(name: str, part: str, data: Data) -> "Split":
+    """A split as far as it can be read; what is damaged or found twice does not matter here."""
+    from macer.data.sets import Rules, load
+
+    return load(name, part, data, rules=Rules(skip_damaged=True, duplicates="ignore"))
 
 
 def _shape(text: str) -> Shape:
@@ -218,16 +259,14 @@ def _training(
 ) -> TrainingBudget:
     """Time a few steps of a recipe on its data."""
     from macer.certification.budget import cost
-    from macer.data.sets import classes_of, load
+    from macer.data.arrays import class_names
     from macer.system.progress import bar
     from macer.training.beginning import first_trainer
     from macer.training.speed import steps_per_second
 
-    split = load(recipe.dataset, "train", data)
+    split = _read(recipe.dataset, "train", data)
     with bar("taking training steps", 1, "rounds", transient=True):
-        trainer = first_trainer(
-            recipe, split, classes_of(recipe.dataset, data), device=device, code=code
-        )
+        trainer = first_trainer(recipe, split, class_names(None, split), device=device, code=code)
         rate = steps_per_second(trainer)
     steps = recipe.epochs * trainer.steps_per_epoch
     seconds = steps / rate
