@@ -203,7 +203,11 @@ MISTAKES = [
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
     # plan
     ("plan", "target must be given without train; name a run or a network\n"),
-    ("plan runn", "sigma must be given to plan for runn; add --sigma\n"),
+    (
+        "plan runs/typo",
+        "unknown model 'runs/typo'; name a run folder, a model file, package.module",
+    ),
+    ("plan lenet", "sigma must be given to plan for lenet; add --sigma\n"),
     ("plan lenet --sigma 1", "dataset must be given to plan for lenet; add --dataset NAME, or "),
     ("plan lenett --sigma 1 --dataset mnist-sample", "unknown model 'lenett', did you mean "),
     ("plan lenet --sigma 0 --dataset mnist-sample", "sigma must be > 0, got 0.0\n"),

@@ -100,7 +100,7 @@ def test_photographs_of_any_size_are_trained_certified_verified_and_predicted(de
     assert capsys.readouterr().out.split("\t")[:2] == ["new.webp", "cat"]
 
 
-def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificates(desk):
+def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificates(desk, capsys):
     damage(Path("photos"))
     assert main([*FOLDER, "--out", "run", "--size", "12", "--skip-damaged"]) == 0
     assert main(["certify", "run", *PHOTOS, "--skip-damaged", "--stop", "5", *FEW]) == 0
@@ -120,6 +120,14 @@ def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificat
     left_out = dict(rows_of("run/skipped-test.tsv")[1:])
     assert left_out["test/cat/Thumbs.db"] == "no image by its name" and len(left_out) == 8
     assert "must be a whole PNG" in left_out["test/cat/cut.jpg"]
+    assert rows_of("run/twice-test.tsv") == [
+        ["file", "same as"],
+        ["test/cat/again.png", "test/cat/000.png"],
+        ["test/dog/relabelled.png", "test/cat/001.png"],
+    ]
+    told = capsys.readouterr().err.splitlines()
+    assert "all of them: run/skipped-test.tsv, run/twice-test.tsv" in told
+    assert not Path("run/twice-train.tsv").exists()
 
 
 def test_certificates_of_two_preparations_do_not_mix(desk, capsys):

@@ -78,8 +78,7 @@ def certify_data_set(
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         split = certification.split
         if split.account is not None and folder.parent.name != PARTS:  # a process's own part
-            write_file_lists(split, folder, header.split)
-            tell(split)
+            tell(split, write_file_lists(split, folder, header.split))
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
         size = block_size(header.rows, certification.usual_samples)

@@ -184,6 +184,7 @@ def _target(
         name, sigma = name or recipe.model, recipe.sigma if sigma is None else sigma
         dataset = dataset or (None if shape else recipe.dataset)
     assert name is not None
+    _check_name(name)
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
     size, count = _images(name, dataset, data, shape, classes)
@@ -191,6 +192,19 @@ def _target(
     return untrained_target(
         name, sigma=sigma, shape=size, num_classes=count, denoiser=denoiser, code=code
     )
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is neither a run nor a network, before anything else is asked of it."""
+    from macer.models.graph_files import graph_kind
+    from macer.models.networks import MODELS
+    from macer.system.user_code import names_a_function, nearest
+
+    if not (name in MODELS or names_a_function(name) or graph_kind(name)):
+        raise Mistake(
+            f"unknown model {name!r}{nearest(name, MODELS)}; name a run folder, a model file, "
+            f"package.module:function, or one of {', '.join(MODELS)}"
+        )
 
 
 def _check_left_out(name: str, **settings: object) -> None:

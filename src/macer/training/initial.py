@@ -81,7 +81,15 @@ def begin(
     """
     weights, network = initial.weights, model.get_submodule("1")
     if isinstance(network, Denoised):
-        place = load_weights(network.classifier, weights, recipe.model)
+        place = load_weights(
+            network.classifier, weights, recipe.model, num_classes=len(card.classes)
+        )
+        if place.new:
+            raise Mistake(
+                f"init must know the {len(card.classes)} classes of the data set, since the "
+                f"classifier behind a denoiser stays as it is, got others in {weights.path}; train "
+                "it first without a denoiser"
+            )
         new = [f"1.denoiser.{name}" for name, _ in network.denoiser.named_parameters()]
     else:
         place = load_weights(network, weights, recipe.model, num_classes=len(card.classes))

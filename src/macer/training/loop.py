@@ -134,8 +134,7 @@ def _tidy(run: Run, split: Split) -> None:
     """Remove what a killed process left; write and tell which files were read."""
     remove_leftovers(run.folder)
     remove_leftovers(run.checkpoints)
-    write_file_lists(split, run.folder, "train")
-    tell(split)
+    tell(split, write_file_lists(split, run.folder, "train"))
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
