@@ -315,6 +315,17 @@ def test_the_page_says_what_does_not_follow(page: str) -> None:
     assert all(f"<li>{limit}</li>" in text for limit in LIMITS)
 
 
+def test_a_class_without_an_image_is_named(tmp_path: Path) -> None:
+    log = random_log(0)
+    log = with_classes(log, label := np.arange(len(log.idx)) % 3, label)
+    names = ("cat", "dog", "<emu>", "fox")
+    for classes, said in ((4, "Without an image here: 3 (fox). Nothing"), (3, None)):
+        changed = replace(log, classes=classes, class_names=names[:classes])
+        write_page([changed], tmp_path / "a.html", title="a")
+        text = (tmp_path / "a.html").read_text("utf-8")
+        assert said in text if said else "Without an image" not in text
+
+
 def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:
     label = np.arange(200) % 60
     label[:40] = 7

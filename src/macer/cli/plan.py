@@ -1,12 +1,17 @@
 """`macer plan`: what a certification, and a training before it, take on this machine."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Device, Precision, Size, chosen_device
+from macer.cli.plan_images import (
+    check_left_out,
+    read_leniently,
+    shape_and_classes,
+    sized_data_set,
+)
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
 from macer.recipes.bound_names import FixedBoundName
@@ -18,9 +23,6 @@ if TYPE_CHECKING:
 
     from macer.certification.budget import Case, RadiusBudget
     from macer.certification.target import Target
-    from macer.data.sets import Split
-
-Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def plan(
 
     recipe = load_recipe(train, code=code) if train else None
     _check_numbers(images=images, batch_size=batch_size, classes=classes, price=price)
-    dataset = _sized(dataset, size, recipe)
+    dataset = sized_data_set(dataset, size, recipe)
     if recipe is not None and dataset is not None:
         recipe = replace(recipe, dataset=dataset)
     model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
@@ -141,17 +143,6 @@ def _check_settings(
         check_reach(radius, n=n, sigma=sigma, alpha=alpha, bound=bound)
 
 
-def _sized(dataset: str | None, size: str | None, recipe: TrainRecipe | None) -> str | None:
-    """The data set's name with its size, such as folder@64; None if neither is given."""
-    from macer.data.sets import sized
-
-    if size is not None and dataset is None:
-        if recipe is None:
-            raise Mistake(f"dataset must be given with size, got {size}; add --dataset folder")
-        dataset = recipe.dataset
-    return None if dataset is None else sized(dataset, size)
-
-
 def _betas(bound: str) -> tuple[float, ...]:
     """The inverse temperatures at which soft moments are taken; their number decides the time."""
     from macer.certification.largest_radius import Kind, soft_betas
@@ -176,7 +167,7 @@ def _target(
         raise Mistake("target must be given without train; name a run or a network")
     if name is not None and is_trained(name):
         known, _ = trained_target(name, code=code)
-        _check_left_out(name, dataset=dataset, shape=shape, classes=classes)
+        check_left_out(name, dataset=dataset, shape=shape, classes=classes)
         if sigma not in (None, known.sigma):
             raise Mistake(f"sigma must be {known.sigma}, that of {name}, got {sigma}")
         return known
@@ -187,7 +178,7 @@ def _target(
     _check_name(name)
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
-    size, count = _images(name, dataset, data, shape, classes)
+    size, count = shape_and_classes(name, dataset, data, shape, classes)
     denoiser = recipe.denoiser if recipe is not None and name == recipe.model else "none"
     return untrained_target(
         name, sigma=sigma, shape=size, num_classes=count, denoiser=denoiser, code=code
@@ -207,62 +198,6 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_left_out(name: str, **settings: object) -> None:
-    for setting, value in settings.items():
-        if value is not None:
-            raise Mistake(f"{setting} must be left out for {name}, which has its own, got {value}")
-
-
-def _images(
-    name: str, dataset: str | None, data: Data, shape: str | None, classes: int | None
-) -> tuple[Shape, int]:
-    """The shape and the number of classes: given, or those of a data set."""
-    from macer.data.sets import classes_of
-    from macer.system.user_code import names_a_function
-
-    if shape is not None and classes is not None:
-        _check_left_out("a shape and classes", dataset=dataset)
-        return _shape(shape), classes
-    if dataset is None:
-        raise Mistake(
-            f"dataset must be given to plan for {name}; add --dataset NAME, or --shape and "
-            "--classes"
-        )
-    if shape is not None and not names_a_function(dataset):
-        return _shape(shape), len(classes_of(dataset, data))
-    known, names = _of_data_set(dataset, data)
-    return (_shape(shape) if shape else known), (classes or len(names))
-
-
-def _of_data_set(name: str, data: Data) -> tuple[Shape, tuple[str, ...]]:
-    """The shape of a data set's images, and its classes; photographs and functions are read."""
-    from macer.data.arrays import class_names
-    from macer.data.sets import DATASETS, classes_of
-    from macer.system.user_code import names_a_function
-
-    known = () if names_a_function(name) else classes_of(name, data)
-    if name in DATASETS and (shape := DATASETS[name].shape):
-        return shape, known
-    split = _read(name, "test", data)
-    channels, height, width = split.images.shape[1:]
-    return (channels, height, width), known or class_names(None, split)
-
-
-def _read(name: str, part: str, data: Data) -> "Split":
-    """A split as far as it can be read; what is damaged or found twice does not matter here."""
-    from macer.data.sets import Rules, load
-
-    return load(name, part, data, rules=Rules(skip_damaged=True, duplicates="ignore"))
-
-
-def _shape(text: str) -> Shape:
-    sizes = re.fullmatch(r"([1-9]\d{0,5})[x×,]([1-9]\d{0,5})[x×,]([1-9]\d{0,5})", text, re.ASCII)
-    if sizes is None:
-        raise Mistake(f"shape must be channels, height and width, such as 3x32x32, got {text}")
-    channels, height, width = map(int, sizes.groups())
-    return channels, height, width
-
-
 def _training(
     name: str,
     recipe: TrainRecipe,
@@ -278,7 +213,7 @@ def _training(
     from macer.training.beginning import first_trainer
     from macer.training.speed import steps_per_second
 
-    split = _read(recipe.dataset, "train", data)
+    split = read_leniently(recipe.dataset, "train", data)
     with bar("taking training steps", 1, "rounds", transient=True):
         trainer = first_trainer(recipe, split, class_names(None, split), device=device, code=code)
         rate = steps_per_second(trainer)

@@ -189,7 +189,10 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if not images.size:
         raise Mistake(f"images must not be empty, got shape {images.shape}")
     if images.ndim not in (3, 4):
-        raise Mistake(f"images must be {_SHAPE}, got shape {images.shape}; reshape them")
+        raise Mistake(
+            f"images must be {_SHAPE}, got shape {images.shape}; reshape them, or train tables and "
+            "series with macer.macer_loss in a loop of your own"
+        )
     images = images if images.ndim == 4 else images[:, None]
     if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
         raise Mistake(

@@ -51,9 +51,21 @@ class LogTable:
 
         return draw(self.logs, [curve(log) for log in self.logs])
 
-    def write_page(self, path: Path | str, *, title: str = "Certified robustness") -> Path:
-        """Write a self-contained HTML page; return its path."""
-        write_page_of(self.logs, self.paths, Path(path), images=self.images, title=title)
+    def write_page(
+        self,
+        path: Path | str,
+        *,
+        title: str = "Certified robustness",
+        radius: float | None = None,
+        data: Path | str | None = None,
+        code: Collection[str] = (),
+        attack: bool = False,
+    ) -> Path:
+        """Write a self-contained HTML page, as `macer report --html` does; return its path."""
+        write_page_of(
+            self.logs, self.paths, Path(path), images=self.images, title=title, radius=radius,
+            data=None if data is None else Path(data), code=code, attack=attack,
+        )  # fmt: skip
         return Path(path)
 
     def _repr_markdown_(self) -> str:

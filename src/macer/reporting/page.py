@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from macer.data.selection import Selection
+from macer.reporting.classes import class_text
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
@@ -257,7 +258,17 @@ def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str,
         for one in shown
     ]
     lost = [_class_name(one) for one in row.classes if judged[one.label].given_up]
-    return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
+    absent = _without_images(log)
+    return {
+        "name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost,
+        "absent": absent[:MOST_CLASSES], "others_absent": len(absent[MOST_CLASSES:]),
+    }  # fmt: skip
+
+
+def _without_images(log: CertificateLog) -> list[str]:
+    """The classes that the model knows and no counted image has."""
+    absent = sorted(set(range(log.classes or 0)) - set(log.label.tolist()))
+    return [class_text(label, log.class_names) for label in absent]
 
 
 def _class_name(score: ClassScore) -> str:
