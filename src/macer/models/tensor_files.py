@@ -16,6 +16,8 @@ def read_safetensors(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]
     The library checks that the tensors fill the file and do not overlap.
     """
     size = struct.unpack("<Q", content[:8].ljust(8, b"\xff"))[0]
+    if content[8:9] != b"{":  # the length of a header, then the header in JSON
+        raise SafetensorError("it is no file of safetensors")
     if size > LARGEST_HEADER:
         raise SafetensorError(f"its header must be at most {LARGEST_HEADER:,} bytes, got {size:,}")
     tensors = load(content)
