@@ -1,6 +1,7 @@
 """The page: complete, offline, and without markup from names."""
 
 import html
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -308,6 +309,17 @@ def test_the_page_says_whether_certificates_hold_together(
     write_page([run.log], tmp_path / "a.html", title="one", asked=Asked(runs=[run]))
     other = (tmp_path / "a.html").read_text("utf-8")
     assert "Not together" in other and together not in other
+
+
+@pytest.mark.parametrize(("date", "shown"), [("2026-01-31", True), ("<b>", False), (7, False)])
+def test_the_page_has_the_day_of_the_training(tmp_path: Path, date: object, shown: bool) -> None:
+    run = source_of(write_run(tmp_path / "run"))
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"date": date}))
+    write_page([run.log], tmp_path / "a.html", title="one", asked=Asked(runs=[run]))
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert ('<th scope="row">trained on</th><td>2026-01-31 (UTC)</td>' in text) == shown
+    assert ("trained on</th>" in text) == shown
 
 
 def test_the_page_says_what_does_not_follow(page: str) -> None:

@@ -18,7 +18,7 @@ from macer.reporting.figures import SVG
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.pictures import Row
-from macer.reporting.provenance import Provenance
+from macer.reporting.provenance import Provenance, date_of
 from macer.reporting.scores import Difference, Floats, curve, outcomes
 from macer.reporting.tables import ScoreRow, acr_text, cells, images_of_log, tabulate
 from macer.reporting.texts import (
@@ -213,6 +213,8 @@ def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
     header, made = run.header, versions(run)
     with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
     level, family = header.alpha, header.family
+    date = date_of(run.folder)
+    dated = {"trained on": f"{date} (UTC)"} if date else {}
     subject = {
         "network": header.model,
         "data set": f"{header.dataset}, {header.split} images",
@@ -221,7 +223,7 @@ def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
     known = {LABELS.get(name, name): value for name, value in settings(header).items()}
     return {
         "name": run.log.name,
-        "settings": {**subject, **known, **with_what},
+        "settings": {**subject, **known, **with_what, **dated},
         "left_out": len(run.contents.records) - len(run.log.idx),
         "hashes": hashes(run),
         "commands": commands(run, asked.images, asked.radius),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -232,10 +233,11 @@ def _finish(
     metrics: list[Metrics],
     own: Sequence[OwnModule],
 ) -> None:
-    """Write the model, and its hash and speed into the manifest."""
+    """Write the model, and its hash, speed and date into the manifest."""
     sha256 = save_model(run.model, trainer.weights(), card)
     manifest = run.read_manifest()
     if manifest.get("status") != "trained":  # a finished run keeps what it says of its training
+        manifest["date"] = datetime.now(UTC).date().isoformat()
         manifest["device"] = _device_name(trainer.device)
         manifest["processes"] = trainer.ranks.count
         manifest["speed"] = training_speed(
