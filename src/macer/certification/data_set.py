@@ -152,9 +152,8 @@ def _estimate(header: Header, pace: Pace, images: int) -> str:
         return f"{usual} at {speed} if {early:,} samples decide each image, {most} at most"
     if bound_named(header.bound).anytime:
         return f"{most} at {speed}"
-    level = {"sigma": header.sigma, "alpha": header.alpha, "bound": header.bound}
-    reach = rounded_down(largest_radius(header.n, **level), 4)
-    return f"{most} at {speed}; no image can get a larger radius than {reach}"
+    largest = largest_radius(header.n, sigma=header.sigma, alpha=header.alpha, bound=header.bound)
+    return f"{most} at {speed}; no image can get a larger radius than {rounded_down(largest, 4)}"
 
 
 @contextmanager
