@@ -1,6 +1,7 @@
 """The page: complete, offline, and without markup from names."""
 
 import html
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -310,9 +311,31 @@ def test_the_page_says_whether_certificates_hold_together(
     assert "Not together" in other and together not in other
 
 
+@pytest.mark.parametrize(("date", "shown"), [("2026-01-31", True), ("<b>", False), (7, False)])
+def test_the_page_has_the_day_of_the_training(tmp_path: Path, date: object, shown: bool) -> None:
+    run = source_of(write_run(tmp_path / "run"))
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"date": date}))
+    write_page([run.log], tmp_path / "a.html", title="one", options=PageOptions(runs=[run]))
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert ('<th scope="row">trained on</th><td>2026-01-31 (UTC)</td>' in text) == shown
+    assert ("trained on</th>" in text) == shown
+
+
 def test_the_page_says_what_does_not_follow(page: str) -> None:
     text = html.unescape(page)
     assert all(f"<li>{limit}</li>" in text for limit in LIMITS)
+
+
+def test_a_class_without_an_image_is_named(tmp_path: Path) -> None:
+    log = random_log(0)
+    log = with_classes(log, label := np.arange(len(log.idx)) % 3, label)
+    names = ("cat", "dog", "<emu>", "fox")
+    for classes, said in ((4, "Without an image here: 3 (fox). Nothing"), (3, None)):
+        changed = replace(log, classes=classes, class_names=names[:classes])
+        write_page([changed], tmp_path / "a.html", title="a")
+        text = (tmp_path / "a.html").read_text("utf-8")
+        assert said in text if said else "Without an image" not in text
 
 
 def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:

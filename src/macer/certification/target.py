@@ -181,12 +181,13 @@ def untrained_target(
     sigma: float,
     shape: tuple[int, int, int],
     num_classes: int,
+    denoiser: str = "none",
     code: Collection[str] = (),
 ) -> Target:
     """A network by its name, package.module:function or file; fresh weights will do."""
     if kind := graph_kind(name):
         return _graph_target(name, kind, sigma, shape, num_classes, code)
-    model = build_model(name, num_classes=num_classes, shape=shape)
+    model = build_model(name, num_classes=num_classes, shape=shape, denoiser=denoiser)
     return Target(model, name, with_code(name), sigma, shape, num_classes, weights_digest(model))
 
 

@@ -157,7 +157,8 @@ def traits(file: Path) -> Traits:
             "16-bit made 8-bit": deep,
             "transparent laid over white": not deep and transparent,
             "palette made RGB": image.mode in ("P", "PA"),
-            f"{image.mode} made RGB": image.mode in ("1", "LA", "CMYK", "YCbCr"),
+            "black and white made RGB": image.mode == "1",
+            f"{image.mode} made RGB": image.mode in ("LA", "CMYK", "YCbCr"),
         }
         form = {"MPO": "JPEG", "WEBP": "WebP"}.get(image.format or "", image.format or "")
         return Traits(

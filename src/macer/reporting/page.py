@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from macer.data.selection import Selection
+from macer.reporting.classes import class_text
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
@@ -17,7 +18,7 @@ from macer.reporting.html_file import check_html, write_html
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.pictures import Row
-from macer.reporting.provenance import Provenance
+from macer.reporting.provenance import Provenance, date_of
 from macer.reporting.scores import Difference, Floats, curve, outcomes
 from macer.reporting.tables import ScoreRow, acr_text, cells, images_of_log, tabulate
 from macer.reporting.texts import (
@@ -61,6 +62,7 @@ class PageOptions(NamedTuple):
     radius: float | None = None  # of the verdicts; σ by default
     runs: Sequence[Source] = ()  # of the logs, as far as they have journals
     pictures: Sequence[Row] = ()
+    attacked: bool = False  # whether the last picture of each row is an attack
 
 
 def write_page(
@@ -99,6 +101,7 @@ def write_page(
         "limits": LIMITS,
         "clauses": CLAUSES,
         "pictures": options.pictures,
+        "attacked": options.attacked,
         "runs": [_run_facts(run, options) for run in options.runs],
         "radii": list(map(radius_text, table.radii)),
         "table": table,
@@ -199,6 +202,8 @@ def _run_facts(run: Source, options: PageOptions) -> dict[str, Any]:
     header, made = run.header, versions(run)
     with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
     level, family = header.alpha, header.family
+    date = date_of(run.folder)
+    dated = {"trained on": f"{date} (UTC)"} if date else {}
     subject = {
         "network": header.model,
         "data set": f"{header.dataset}, {header.split} images",
@@ -207,7 +212,7 @@ def _run_facts(run: Source, options: PageOptions) -> dict[str, Any]:
     known = {LABELS.get(name, name): value for name, value in settings(header).items()}
     return {
         "name": run.log.name,
-        "settings": {**subject, **known, **with_what},
+        "settings": {**subject, **known, **with_what, **dated},
         "left_out": len(run.contents.records) - len(run.log.idx),
         "hashes": hashes(run),
         "commands": commands(run, options.images, options.radius),
@@ -244,7 +249,17 @@ def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str,
         for score in shown
     ]
     lost = [_class_name(score) for score in row.classes if judged[score.label].given_up]
-    return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
+    absent = _without_images(log)
+    return {
+        "name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost,
+        "absent": absent[:MOST_CLASSES], "others_absent": len(absent[MOST_CLASSES:]),
+    }  # fmt: skip
+
+
+def _without_images(log: CertificateLog) -> list[str]:
+    """The classes that the model knows and no counted image has."""
+    absent = sorted(set(range(log.classes or 0)) - set(log.label.tolist()))
+    return [class_text(label, log.class_names) for label in absent]
 
 
 def _class_name(score: ClassScore) -> str:

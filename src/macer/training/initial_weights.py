@@ -87,7 +87,13 @@ def load_initial(
     loaded = network
     if isinstance(network, Denoised):
         loaded = network.classifier
-        place = load_weights(loaded, weights, recipe.model)
+        place = load_weights(loaded, weights, recipe.model, num_classes=len(card.classes))
+        if place.new:
+            raise Mistake(
+                f"init must know the {len(card.classes)} classes of the data set, since the "
+                f"classifier behind a denoiser stays as it is, got others in {weights.path}; train "
+                "it first without a denoiser"
+            )
         new = [f"1.denoiser.{name}" for name, _ in network.denoiser.named_parameters()]
     else:
         place = load_weights(network, weights, recipe.model, num_classes=len(card.classes))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -140,8 +141,7 @@ def _tidy(run: Run, split: Split) -> None:
     """Remove what a killed process left; write and tell which files were read."""
     remove_leftovers(run.folder)
     remove_leftovers(run.checkpoints)
-    write_file_lists(split, run.folder, "train")
-    tell(split)
+    tell(split, write_file_lists(split, run.folder, "train"))
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -239,10 +239,11 @@ def _finish(
     metrics: list[Metrics],
     own: Sequence[OwnModule],
 ) -> None:
-    """Write the model, and its hash and speed into the manifest."""
+    """Write the model, and its hash, speed and date into the manifest."""
     sha256 = save_model(run.model, trainer.weights(), card)
     manifest = run.read_manifest()
     if manifest.get("status") != "trained":  # a finished run keeps what it says of its training
+        manifest["date"] = datetime.now(UTC).date().isoformat()
         manifest["device"] = _device_name(trainer.device)
         manifest["processes"] = trainer.ranks.count
         manifest["speed"] = training_speed(
