@@ -209,7 +209,7 @@ def test_every_command_that_is_named_here_is_on_a_page() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page: Path, desk: Path) -> None:
-    if page.stem == "review":
+    if page.stem in ("plan", "review"):  # whose recipe is for digits
         shutil.rmtree("photos")
         Path("digits").rename("photos")
     ended, absent = {}, []

@@ -155,14 +155,16 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-LINES = """() => [...document.querySelectorAll("td")].map((cell) => {
+LINES = """() => [...document.querySelectorAll("td, td small")].map((cell) => {
     const range = document.createRange();
     range.selectNodeContents(cell);
     const tops = [...range.getClientRects()].map((box) => box.top);
     return [cell.textContent, new Set(tops).size];
 })"""
-FIGURE = re.compile(r"[-+−]?[\d.,]+(\s±\s[\d.]+|\s†|(,\s[\d.]+)+)?")
-FITS = "[...document.querySelectorAll('.wide')].every((box) => box.scrollWidth <= box.clientWidth)"
+FIGURE = re.compile(r"(±\s)?[-+−]?[\d.,]+(\s±\s[\d.]+|\s†|(,\s[\d.]+)+)?")
+FITS = """[...document.querySelectorAll("table[data-sortable]")]
+    .map((table) => table.closest(".wide, .md-typeset__scrollwrap"))
+    .every((box) => box.scrollWidth <= box.clientWidth)"""
 
 
 @needs_chromium
@@ -209,7 +211,7 @@ def test_the_leaderboard_is_sorted_by_a_click_and_by_enter(browser: Any, leaderb
     ours = [row.name for row in rows if row.runner_up]
     assert ours == ["macer record", "macer fast"]  # in the order of the runner-up's ACR too
     with opened(browser, leaderboard, host=urljoin(leaderboard, "/"), **WIDE) as page:
-        assert page.evaluate(FITS)  # the tables of --html; those of the site scroll
+        assert page.evaluate(FITS)
         titles = page.locator("table[data-sortable]").first.locator("thead button")
         assert sorted_by(page, 1) == (names, [1], "ascending")
         titles.nth(2).click()
@@ -239,6 +241,20 @@ def test_in_every_look_the_leaderboard_fits_and_axe_finds_nothing_in_a_table(
         assert violations(page, "document.querySelector('[data-sortable]')") == []
 
 
+@needs_chromium
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.parametrize("look", BOTH_WIDTHS.values(), ids=BOTH_WIDTHS)
+def test_axe_finds_nothing_serious_in_whole_pages(
+    browser: Any, pages: str, look: dict[str, Any]
+) -> None:
+    """Of each kind one: text, tables, code, references."""
+    names = ("index", "start", "results/leaderboard", "results/measured", "results/paper")
+    for name in (*names, "guide/own-model", "how/smoothing", "reference/python", "json"):
+        with opened(browser, f"{pages}{name}.html", host=pages, **look) as page:
+            assert violations(page, impacts=("serious", "critical")) == [], name
+
+
 # the page that certifies
 
 
@@ -250,9 +266,11 @@ def site(pages: str) -> str:
 
 
 @contextmanager
-def start_page(browser: Any, site: str, look: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """The start page, and in it the frame with the page that certifies."""
-    with opened(browser, f"{site}start.html", host=site, **look) as page:
+def start_page(
+    browser: Any, site: str, look: dict[str, Any], *, name: str = "start"
+) -> Iterator[tuple[Any, Any]]:
+    """The start page, or the first one, and in it the frame with the page that certifies."""
+    with opened(browser, f"{site}{name}.html", host=site, **look) as page:
         frame = page.locator("iframe.live")
         frame.scroll_into_view_if_needed()
         inside = frame.element_handle().content_frame()
@@ -494,10 +512,11 @@ def test_an_abstention_is_shown_as_one(browser: Any, site: str, tmp_path: Path) 
 
 @needs_chromium
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["index", "start"])
 def test_the_page_works_by_keys_and_follows_the_colours_of_the_site(
-    browser: Any, site: str
+    browser: Any, site: str, name: str
 ) -> None:
-    with start_page(browser, site, WIDE) as (page, frame):
+    with start_page(browser, site, WIDE, name=name) as (page, frame):
         draw_one_by_keys(page, frame)
         wait_for_radius(frame, 0)
         assert frame.inner_text("#label") == "1"

@@ -1,6 +1,6 @@
 """Refuse a built site of which a page asks another host for something when it is opened.
 
-python docs/check_site.py site
+python docs/scripts/check_site.py site
 
 Links that a reader follows may lead elsewhere; scripts, styles, fonts, pictures and frames may not.
 """

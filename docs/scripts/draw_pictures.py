@@ -1,9 +1,10 @@
 """Draw the pictures of README and docs into docs/pictures, from files of the repository.
 
-python docs/draw_pictures.py          all of them
-python docs/draw_pictures.py radius   some of them
+python docs/scripts/draw_pictures.py          all of them
+python docs/scripts/draw_pictures.py radius   some of them
 """
 
+import csv
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from macer.data.selection import Selection
 from macer.data.sets import load
 from macer.reporting.curves import draw_steps
 from macer.reporting.figures import COLOURS, TEXT_COLOUR, label_axes, new_figure, save_picture
+from macer.reporting.history import History, Look
+from macer.reporting.history import draw as draw_histories
 from macer.reporting.leaderboard import board
 from macer.reporting.logs import read_log, select
 from macer.reporting.scores import average_certified_radius, certified_accuracy
@@ -250,10 +253,25 @@ def radius() -> Figure:
     return figure
 
 
+def paper_and_fast() -> Figure:
+    """Held-out radii of the paper's recipe and of the fast one while they were trained."""
+    lines = csv.DictReader((ROOT / "results/history-cifar10-0.25.csv").read_text().splitlines())
+    histories: dict[str, History] = {}
+    for line in lines:
+        look = Look(int(line["epoch"]), *(float(line[field]) for field in Look._fields[1:]))
+        before = histories[line["run"]].looks if line["run"] in histories else ()
+        histories[line["run"]] = History(
+            line["run"], float(line["sigma"]), int(line["images"]), int(line["votes"]),
+            (*before, look),
+        )  # fmt: skip
+    return draw_histories(list(histories.values()))
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "certificate": certificate,
     "curves": curves,
     "half-space": half_space,
+    "paper-and-fast": paper_and_fast,
     "radius": radius,
 }
 

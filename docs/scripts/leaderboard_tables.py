@@ -1,4 +1,8 @@
-"""The leaderboard's page as the site has it: a click or Enter on a title sorts the rows."""
+"""The leaderboard's page as the site has it: a click or Enter on a title sorts the rows.
+
+A method's name leads to where its log is from; our rows have a ground of their own. Errors stand
+below their figures, and networks below the methods, so that a table fits a window of 1280 pixels.
+"""
 
 import shutil
 from pathlib import Path
@@ -8,7 +12,8 @@ from jinja2 import Template
 import macer.reporting
 from macer.reporting import leaderboard_forms as forms
 from macer.reporting.leaderboard import Board, boards
-from macer.reporting.leaderboard_page import sort_values
+from macer.reporting.leaderboard_page import section
+from macer.system.text import NO_BREAK
 
 PLACE = "results/leaderboard.md"
 FILES = ("leaderboard.css", "leaderboard.js")  # of the page of `macer leaderboard --html`
@@ -22,19 +27,21 @@ TABLE = Template(
 <thead><tr>
 {% for title in header %}
 <th scope="col"
-{%- if loop.first or loop.last %} data-sort="text"
+{%- if loop.first %} data-sort="text"
 {%- elif loop.index == 2 %} data-sort="rank" aria-sort="ascending"{% endif %}>{{ title }}</th>
 {% endfor %}
 </tr></thead>
 <tbody>
-{% for row in rows %}
-<tr>
-{% for text, value in row %}
-{% if loop.first %}
-<th scope="row" data-value="{{ value }}">{{ text }}</th>
-{% else %}
-<td data-value="{{ value }}">{{ text }}</td>
-{% endif %}
+{% for line in rows %}
+{% set row = line.row %}
+<tr{% if row.load %} class="ours"{% endif %}>
+<th scope="row" data-value="{{ row.name }}">
+<a href="{{ "#sources" if row.load else row.source }}">{{ name_text(row) }}</a>
+<small>{{ row.network }}</small>
+</th>
+<td data-value="{{ row.rank }}">{{ row.rank }}</td>
+{% for text, below, value in line.cells %}
+<td data-value="{{ value }}">{{ text }}{% if below %}<small>{{ below }}</small>{% endif %}</td>
 {% endfor %}
 </tr>
 {% endfor %}
@@ -59,12 +66,9 @@ def sortable(page: str) -> str:
 
 
 def _table(board: Board) -> str:
-    grid = forms.whole(board)
-    rows = [
-        list(zip(texts, sort_values(row, board), strict=True))
-        for row, texts in zip(board.rows, grid.rows, strict=True)
-    ]
-    return TABLE.render(header=grid.header, rows=rows)
+    shown = section(board)
+    header = [title.replace("− ", f"−{NO_BREAK}") for title in shown["header"]]
+    return TABLE.render(header=header, rows=shown["rows"], name_text=forms.name_text)
 
 
 def write_files(folder: Path) -> None:

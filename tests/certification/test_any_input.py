@@ -29,8 +29,8 @@ def done(block: str) -> dict[str, Any]:
 
 
 def test_every_block_of_the_page_is_done_here() -> None:
-    marks = ("sklearn", "Conv1d", "onnxruntime", "urllib")
-    assert [mark in block for mark, block in zip(marks, BLOCKS, strict=True)] == [True] * 4
+    marks = ("predict_proba", "macer_loss", "Conv1d", "onnxruntime", "urllib")
+    assert [mark in block for mark, block in zip(marks, BLOCKS, strict=True)] == [True] * 5
 
 
 def test_the_page_states_the_largest_inputs() -> None:
@@ -53,7 +53,7 @@ def test_the_page_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_on_series() -> None:
     torch.manual_seed(0)
-    certificates = done(BLOCKS[1])["certificates"]
+    certificates = done(BLOCKS[2])["certificates"]
     assert len(certificates) == 2 and len(certificates[0].selection) == 4
 
 
@@ -63,7 +63,7 @@ def test_the_page_on_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     Path("model.onnx").write_bytes(onnx_of(network, [16]))
-    names = done(BLOCKS[2])
+    names = done(BLOCKS[3])
     x = names["embeddings"].astype(np.float32)
     expected = network(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(names["logits"](x), expected, rtol=1e-5, atol=1e-6)
@@ -99,6 +99,6 @@ def address() -> Iterator[str]:
 
 def test_the_page_on_a_remote_model(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    names = done(BLOCKS[3].replace("localhost:8000", address))
+    names = done(BLOCKS[4].replace("localhost:8000", address))
     assert names["label"] == 2
     assert 0.4 < names["radius"] < 1.5 / np.sqrt(2)  # the distance to where another is largest

@@ -5,8 +5,8 @@ import pytest
 
 from macer.certification.budget import (
     TRUE_RADII,
-    Case,
     Pace,
+    PlannedCertification,
     certification_seconds,
     cost,
     course_seconds,
@@ -18,7 +18,7 @@ from macer.smoothing.sampling import block_size
 # Two threads that take five chunks at once, at 1,000 samples a second together.
 CPU = Pace(1000.0, 7.0, threads=2, task=5, rows=100, padded=False)
 GPU = Pace(1e5, 7.0, threads=1, task=80, rows=8000, padded=True)
-CASE = Case(CPU, images=500, sigma=0.5, alpha=0.001, n0=100, n=10_000, price=2.5)
+PLANNED = PlannedCertification(CPU, images=500, sigma=0.5, alpha=0.001, n0=100, n=10_000, price=2.5)
 
 
 def literal_seconds(pace, images, n0, n):
@@ -67,25 +67,25 @@ def test_a_machine_twice_as_fast_takes_half_the_time():
 
 
 def test_costs_add_up():
-    size = CASE.size(10_000)
+    size = PLANNED.size(10_000)
     assert size.seconds == pytest.approx(CPU.preparation + 500 * size.seconds_per_image)
     assert size.cost == pytest.approx(size.seconds / 3600 * 2.5)
     assert cost(100, 2.5) + cost(200, 2.5) == pytest.approx(cost(300, 2.5))
-    assert cost(100, None) is None and replace(CASE, price=None).size(1000).cost is None
-    for early in CASE.radius(0.5).early:
+    assert cost(100, None) is None and replace(PLANNED, price=None).size(1000).cost is None
+    for early in PLANNED.radius(0.5).early:
         assert early.cost == pytest.approx(early.seconds / 3600 * 2.5)
 
 
 def test_score_saves_what_an_estimation_takes():
     all_right = certification_seconds(CPU, 500, n0=100, n=10_000)
     selections = 500 * CPU.seconds(1, 100)
-    assert CASE.saved_by_score() == pytest.approx((all_right - selections) / 500)
+    assert PLANNED.saved_by_score() == pytest.approx((all_right - selections) / 500)
 
 
 def test_the_table_has_the_usual_sizes_and_the_one_asked_for():
-    assert [size.n for size in CASE.sizes()] == [1000, 10_000, 100_000]
-    assert [size.n for size in replace(CASE, n=2000).sizes()] == [1000, 2000, 10_000, 100_000]
-    for size in CASE.sizes():
+    assert [size.n for size in PLANNED.sizes()] == [1000, 10_000, 100_000]
+    assert [size.n for size in replace(PLANNED, n=2000).sizes()] == [1000, 2000, 10_000, 100_000]
+    for size in PLANNED.sizes():
         assert size.radius == largest_radius(size.n, sigma=0.5, alpha=0.001)
 
 
@@ -97,11 +97,11 @@ def test_a_course_takes_the_time_of_its_looks():
 
 
 def test_a_radius_has_its_samples_for_every_true_radius():
-    need = CASE.radius(0.5)
+    need = PLANNED.radius(0.5)
     assert [early.true_radius for early in need.early] == [0.5 * share for share in TRUE_RADII]
-    assert all(early.samples > CASE.n0 for early in need.early)
+    assert all(early.samples > PLANNED.n0 for early in need.early)
     assert need.least_n == 40 and need.least_n_early == 44
-    few = replace(CASE, n=42).radius(0.5)  # enough for n samples at α, not for looks at α/2
+    few = replace(PLANNED, n=42).radius(0.5)  # enough for n samples at α, not for looks at α/2
     assert few.early == () and few.least_n_early == 44
 
 
@@ -113,6 +113,6 @@ def test_known_seconds():
     assert CPU.seconds(1, 1) == 0.2  # the rest of the chunk is padding
     assert CPU.seconds(2, 1000) == 2.0
     assert GPU.seconds(1, 100) == GPU.seconds(80, 100) == 0.08
-    assert CASE.size(10_000).seconds == 7 + 500 * (0.2 + 10)
+    assert PLANNED.size(10_000).seconds == 7 + 500 * (0.2 + 10)
     assert [block_size(100, n) for n in (100, 1100, 5000, 100_100)] == [50, 4, 1, 1]
     assert block_size(5, 100) == 50 and block_size(8000, 100_100) == 3

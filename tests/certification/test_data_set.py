@@ -1,5 +1,6 @@
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ import torch
 from scipy.stats import beta as beta_distribution
 from scipy.stats import norm
 
+from macer.certification import data_set
+from macer.certification.budget import Pace
 from macer.certification.data_set import blocks_of, certify_by_recipes
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
@@ -28,7 +31,7 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.smoothing.sampling import Sampler
-from macer.system import progress
+from macer.system import progress, rates
 from macer.system.errors import Mistake
 from macer.training.loop import train
 
@@ -328,6 +331,40 @@ def test_an_audit_notices_samples_that_no_look_has(capsys: pytest.CaptureFixture
     write_table(read_journal(Path("two/certificates.journal")), Path("two/certificates.tsv"))
     assert main(["verify", "two", "--target", "nets:net"]) == 1
     assert "image 0: 150 samples, of n = 300" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "40 s at 40 samples/s; no image can get a larger radius than "),
+        (
+            ("--radius", "0.05"),
+            "40 s at 40 samples/s if 300 samples decide each image, 40 s at most",
+        ),
+        (("--bound", "anytime"), "40 s at 40 samples/s"),
+    ],
+)
+def test_a_long_certification_says_what_it_takes_and_is_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: Any, said: str
+) -> None:
+    short = certified("short", "--stop", "4", *flags)
+    assert "samples/s" not in capsys.readouterr().err
+    monkeypatch.setattr(data_set, "LONG", {"cpu": 4 * 340})
+    made = Pace(40.0, 0.0, threads=1, task=1, rows=100, padded=False)
+    monkeypatch.setattr(data_set, "sampled_pace", lambda *_: made)
+    assert certified("long", "--stop", "4", *flags) == short
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_the_time_of_a_long_certification_is_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = certified("short", "--stop", "4")
+    monkeypatch.setattr(data_set, "LONG", {"cpu": 1})
+    monkeypatch.setattr(rates, "MEASURED_SECONDS", 0.01)
+    assert certified("long", "--stop", "4") == short
+    line = r"\d.* s at [\d,]+ samples/s; no image can get a larger radius than 0\.9\d*\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
 
 
 def test_images_certified_already_are_counted_and_kept(capsys: pytest.CaptureFixture[str]) -> None:

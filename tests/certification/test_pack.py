@@ -158,6 +158,10 @@ def test_a_function_with_weights_of_its_own_needs_no_file(desk):
             "network must be one by its name, got run, a model that needs no packing: certify,",
         ),
         (
+            "pack w.pt --sigma 1 --dataset mnist-sample --out new",
+            "w.pt must be a model file written by macer train: it is no file of safetensors; for ",
+        ),
+        (
             "pack ownnets:net --sigma 1 --dataset mnist-sample --out run",
             "run holds a run already; choose another --out",
         ),

@@ -31,6 +31,9 @@ def test_a_recipe_is_printed_whole_with_what_to_train_first(
     assert out == (RECIPES / "semi/mnist-sample.toml").read_text()
     first = "train first: macer train semi/mnist-sample-first\n"
     assert err == f"{first}train it: macer train semi/mnist-sample\n"
+    assert main(["recipes", "denoiser/cifar10-0.25"]) == 0
+    trained = "train it: macer train denoiser/cifar10-0.25 --init FILE\n"
+    assert capsys.readouterr().err == trained  # of the classifier that it stands before
 
 
 def test_recipes_are_listed_by_the_beginning_of_their_names(

@@ -1,6 +1,7 @@
 """The reviewer's way: a page, evidence, a signature, and `macer verify` of all of it."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -99,6 +100,19 @@ def test_the_page_has_pictures_of_the_runs_own_images(at_desk: Path, tmp_path: P
     text = page.read_text("utf-8")
     assert "<img" not in text and "img-src" not in text
     assert "There are no pictures of the images here" in text
+
+
+def test_the_page_shows_an_attack_and_what_is_answered_then(at_desk: Path, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    flags = ["--radius", "0.01", "--html", str(page), "--data", "small", "--attack"]
+    assert main(["report", "run", *flags]) == 0
+    text = page.read_text("utf-8")
+    rows = text.count('<div class="pictures">')
+    captions = re.findall(r"<figcaption>an attack of ℓ₂ length 0.01: (.+?)</figcaption>", text)
+    assert len(captions) == rows > 0 and text.count("<img ") == 5 * rows
+    known = ("the answer stays", "no answer", "the answer becomes ")
+    assert all(caption.startswith(known) for caption in captions)
+    assert "the last picture is an attack" in text and "not attacks" not in text
 
 
 def test_a_report_with_evidence_does_not_import_torch(at_desk: Path, tmp_path: Path) -> None:

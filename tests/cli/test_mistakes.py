@@ -203,11 +203,18 @@ MISTAKES = [
     ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
     # plan
     ("plan", "target must be given without train; name a run or a network\n"),
-    ("plan runn", "sigma must be given to plan for runn; add --sigma\n"),
+    (
+        "plan runs/typo",
+        "unknown model 'runs/typo'; name a run folder, a model file, package.module",
+    ),
+    ("plan lenet", "sigma must be given to plan for lenet; add --sigma\n"),
     ("plan lenet --sigma 1", "dataset must be given to plan for lenet; add --dataset NAME, or "),
     ("plan lenett --sigma 1 --dataset mnist-sample", "unknown model 'lenett', did you mean "),
     ("plan lenet --sigma 0 --dataset mnist-sample", "sigma must be > 0, got 0.0\n"),
     ("plan lenet --sigma 1 --dataset cifar", "unknown data set 'cifar', did you mean "),
+    ("plan lenet --sigma 1 --size 9", "dataset must be given with size, got 9; add --dataset "),
+    ("plan lenet --sigma 1 --size 9 --dataset mnist", "size must be left out with mnist, whose "),
+    ("plan lenet --sigma 1 --dataset own_data:none", "no function 'none' in module 'own_data'\n"),
     ("plan lenet --sigma 1 --dataset folder --data nowhere", "no images in nowhere: expected "),
     ("plan lenet --sigma 1 --shape 1x28 --classes 10", "shape must be channels, height and width"),
     ("plan lenet --sigma 1 --shape 1x28x28 --classes 0", "classes must be at least 1, got 0\n"),
@@ -594,6 +601,12 @@ MISTAKES = [
         "evidence must be of a run with a journal, got run/certificates.tsv, which has none\n",
     ),
     ("report run --data small", "data must be given with html, for its pictures; add --html FILE"),
+    ("report run --data small --html a.html --code my-nets", NO_MODULE),
+    (
+        "report run --html a.html --attack",
+        "data must be given with attack, whose images it attacks",
+    ),
+    ("report run --attack yes", "data must be given with attack, whose images it attacks; add "),
     ("report run --data nowhere --html a.html", "no files of 'mnist' in nowhere: expected "),
     (
         "report run/certificates.tsv --data small --html a.html",

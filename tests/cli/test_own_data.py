@@ -11,10 +11,13 @@ from messy_folder import damage, make_messy, photograph
 from PIL import Image
 
 import macer
+from macer.certification import pace
+from macer.certification.budget import Pace
 from macer.cli.app import main
 from macer.data.photograph import read_image
 from macer.data.sets import load
 from macer.runs.model_file import parse_model
+from macer.training import speed
 
 CPU = ["--device", "cpu"]
 TRAIN = ["train", "demo-gaussian", "--model", "own_code:net", "--epochs", "8", "--batch", "4"]
@@ -97,7 +100,7 @@ def test_photographs_of_any_size_are_trained_certified_verified_and_predicted(de
     assert capsys.readouterr().out.split("\t")[:2] == ["new.webp", "cat"]
 
 
-def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificates(desk):
+def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificates(desk, capsys):
     damage(Path("photos"))
     assert main([*FOLDER, "--out", "run", "--size", "12", "--skip-damaged"]) == 0
     assert main(["certify", "run", *PHOTOS, "--skip-damaged", "--stop", "5", *FEW]) == 0
@@ -117,6 +120,14 @@ def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificat
     left_out = dict(rows_of("run/skipped-test.tsv")[1:])
     assert left_out["test/cat/Thumbs.db"] == "no image by its name" and len(left_out) == 8
     assert "must be a whole PNG" in left_out["test/cat/cut.jpg"]
+    assert rows_of("run/twice-test.tsv") == [
+        ["file", "same as"],
+        ["test/cat/again.png", "test/cat/000.png"],
+        ["test/dog/relabelled.png", "test/cat/001.png"],
+    ]
+    told = capsys.readouterr().err.splitlines()
+    assert "all of them: run/skipped-test.tsv, run/twice-test.tsv" in told
+    assert not Path("run/twice-train.tsv").exists()
 
 
 def test_certificates_of_two_preparations_do_not_mix(desk, capsys):
@@ -219,6 +230,56 @@ def test_a_network_is_packed_at_a_size(desk):
     assert main([*pack, "--size", "12", "--out", "packed"]) == 0
     assert card_of("packed").dataset == "folder@12"
     assert main(["certify", "packed", *PHOTOS, "--stop", "2", *FEW]) == 0
+
+
+def test_a_page_shows_photographs_by_their_files_though_some_are_damaged_or_found_twice(desk):
+    damage(Path("photos"))
+    shutil.copy("photos/train/dog/003.png", "photos/test/dog/copied.png")
+    lenient = ["--skip-damaged", "--allow-duplicates"]
+    assert main([*FOLDER, "--out", "run", "--size", "12", *lenient]) == 0
+    assert main(["certify", "run", *PHOTOS, *lenient, *FEW]) == 0
+    assert main(["report", "run", "--html", "page.html", *PHOTOS]) == 0
+    page = Path("page.html").read_text("utf-8")
+    assert "Image 0 (test/cat/000.png), class 0 (cat): " in page and page.count("<img ") == 8
+
+
+def test_a_page_imports_no_data_set_of_a_stranger(desk, monkeypatch, capsys):
+    assert main([*TRAIN, "--dataset", "own_code:named", "--out", "run"]) == 0
+    assert main(["certify", "run", "--stop", "4", *FEW]) == 0
+    report = ["report", "run", "--html", "page.html", "--data", "photos"]
+    assert main(report) == 0  # it is her own run
+    monkeypatch.setenv("MACER_HOME", str(desk / "elsewhere"))
+    Path("page.html").unlink()
+    monkeypatch.delitem(sys.modules, "own_code")
+    capsys.readouterr()
+    assert main(report) == 2
+    refusal = "macer: run/certificates.journal names code of its own, own_code:named; if you trust"
+    assert capsys.readouterr().err.startswith(refusal)
+    assert "own_code" not in sys.modules and not Path("page.html").exists()
+    assert main([*report, "--code", "own_code"]) == 0
+
+
+def test_what_it_takes_is_told_for_photographs_and_for_a_function(desk, monkeypatch, capsys):
+    made = Pace(1000.0, 10.0, threads=1, task=5, rows=100, padded=False)
+    monkeypatch.setattr(pace, "measured_pace", lambda *_, **__: made)
+    monkeypatch.setattr(speed, "steps_per_second", lambda _: 4.0)
+    damage(Path("photos"))
+    Path("mine.toml").write_text('model = "own_code:net"\nbatch = 4\nk = 1\nepochs = 2\n')
+    train = ["plan", "--train", "mine.toml", "--code", "own_code"]
+    plan = ["plan", "own_code:net", "--sigma", "0.5"]
+    by_folder, by_function = ["--dataset", "folder", *PHOTOS], ["--dataset", "own_code:named"]
+    for command, shape in (
+        ([*plan, *by_folder, "--size", "12x16"], [3, 12, 16]),
+        ([*plan, "--dataset", "folder@12", *PHOTOS], [3, 12, 12]),
+        ([*plan, *by_function], [3, 10, 12]),
+        ([*train, *by_folder, "--size", "16"], [3, 16, 16]),
+        ([*train, *by_function], [3, 10, 12]),
+    ):
+        capsys.readouterr()
+        assert main([*command, *CPU, "--json"]) == 0, command
+        told = json.loads(capsys.readouterr().out)
+        assert told["shape"] == shape
+        assert (told["training"] is not None) == (command[1] == "--train")
 
 
 # in Python

@@ -159,9 +159,24 @@ def test_columns_without_images_or_labels_are_refused():
         as_split(Columns({"id": ["a"], "label": [0]}))
 
 
+def test_all_splits_at_once_and_a_stream_are_refused():
+    both = Columns({"image": [IMAGES[0]], "label": [0]})
+    both.column_names = {"train": ["image", "label"], "test": ["image", "label"]}
+    with refused("data must be one split, got train, test; give each by itself, such as "):
+        as_split(both)
+    stream = type("Stream", (), {"column_names": ["image", "label"]})()
+    with refused(
+        "data must be a data set in memory, got an object of type Stream; load it without"
+    ):
+        as_split(stream)
+
+
 def test_columns_of_images_of_several_sizes_are_refused():
     images = [Image.new("RGB", (4, 4)), Image.new("RGB", (5, 4))]
-    with refused("images must be an array, got list of parts of different shapes"):
+    line = (
+        'images must have one size and mode, got 4×4 RGB and 5×4 RGB; image.convert("RGB").resize('
+    )
+    with refused(line):
         as_split(Columns({"image": images, "label": [0, 1]}))
 
 

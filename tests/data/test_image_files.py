@@ -216,6 +216,7 @@ def nets(tmp_path, monkeypatch):
     Path("photo_nets.py").write_text(NETWORK)
 
 
+@pytest.mark.slow
 def test_imagenet_is_certified_audited_and_its_images_stay_bound(imagenet, nets, capsys):
     data = ["--data", str(imagenet)]
     settings = ["--dataset", "imagenet", "--sigma", "0.25", "--n0", "20", "--n", "200"]

@@ -46,6 +46,14 @@ def test_a_run_is_the_path_of_its_model_file(run):
     assert open_run(run.folder) == run
 
 
+def test_a_training_begins_with_a_run(run, tmp_path):
+    split = tiny_split(seed=0)
+    data = split.images, split.labels
+    again = train(tiny_recipe(epochs=1), data, CLASSES, tmp_path / "again", init=run)
+    assert again.manifest["init"]["sha256"] == run.manifest["weights_sha256"]
+    assert again.manifest["init"]["file"] == run.folder.name
+
+
 def test_a_run_tells_its_recipe_its_metrics_and_its_model(run):
     assert run.manifest["recipe"]["sigma"] == tiny_recipe().sigma
     assert [line["epoch"] for line in run.metrics] == list(range(1, tiny_recipe().epochs + 1))
@@ -92,6 +100,10 @@ def test_a_report_has_tables_a_figure_and_a_page(certified, run, test_data, tmp_
     assert made.csv().startswith("name,sigma,certified_accuracy_0.00")
     assert len(made.figure().axes[0].lines) == 2
     assert made.write_page(tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    made.write_page(tmp_path / "page.html", radius=0.125)
+    assert "every change of ℓ₂ length below 0.125" in (tmp_path / "page.html").read_text("utf-8")
+    with pytest.raises(Mistake, match="data must be left out for run, whose images came from Pyth"):
+        made.write_page(tmp_path / "page.html", data=tmp_path)
     assert made._repr_markdown_() == made.markdown()
     assert report(certified).markdown() == report([run]).markdown() == certified._repr_markdown_()
 
@@ -101,6 +113,7 @@ def test_a_report_counts_the_images_that_are_asked_for(run, certified):
     assert row.images == 3
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]

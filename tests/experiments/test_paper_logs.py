@@ -8,7 +8,7 @@ from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.experiments import paper_logs, paper_tables
 from macer.experiments.paper import item_names, papers_images, read_item
-from macer.experiments.paper_logs import results_folder, sources, stands, why_not
+from macer.experiments.paper_logs import results_folder, shipped_logs, sources, why_not
 from macer.experiments.paper_runs import Reproduction, find
 from macer.reporting.logs import read_log, select
 from macer.reporting.scores import average_certified_radius
@@ -50,16 +50,16 @@ def test_every_log_is_there_and_stands_beside_a_row_of_its_own_sigma():
 def test_a_model_of_ours_that_was_trained_otherwise_says_so_in_its_row():
     for source in sources():
         for item in map(read_item, source.items or ("table-1", "table-6")):
-            for one in stands(item, RUNS[source.run], Selection(500, 1000), papers=True):
+            for one in shipped_logs(item, RUNS[source.run], Selection(500, 1000), papers=True):
                 assert one.differs and one.about
 
 
 def test_an_acr_is_that_of_its_file_on_the_images_that_stand_beside_it():
-    [gaussian] = row_of("Cohen-0.50", "table-6").stands
+    [gaussian] = row_of("Cohen-0.50", "table-6").shipped
     whole = read_log(results_folder() / "mnist-0.50-gaussian.tsv.gz")
     expected = average_certified_radius(select(whole, papers_images("mnist")))
     assert average_certified_radius(gaussian.log) == expected
-    authors, fast, record = row_of("MACER-0.50", "table-1").stands
+    authors, fast, record = row_of("MACER-0.50", "table-1").shipped
     assert authors.log.idx.tolist() == list(range(500, 1000))
     assert fast.log.idx.tolist() == record.log.idx.tolist() == list(range(0, 10_000, 5))
     whole = read_log(results_folder() / "published/macer_sigma0.5.tsv.gz")
@@ -79,14 +79,14 @@ def test_a_run_of_the_users_own_takes_the_place_of_what_comes_with_macer(tmp_pat
     content = (results_folder() / "published/macer_sigma0.25.tsv.gz").read_bytes()
     (folder / "certificates.tsv").write_bytes(content)
     one = next(entry for entry in find(item, tmp_path) if entry.row.name == "MACER-0.25")
-    assert one.log is not None and one.stands == () and one.why == ""
+    assert one.log is not None and one.shipped == () and one.why == ""
 
 
 def test_other_images_than_the_papers_are_taken_from_the_logs():
     row = RUNS["paper-mnist-0.25"]
-    [few] = stands(read_item("table-6"), row, Selection(0, 10), papers=False)
+    [few] = shipped_logs(read_item("table-6"), row, Selection(0, 10), papers=False)
     assert few.log.idx.tolist() == list(range(10))
-    assert stands(read_item("table-6"), row, Selection(20_000, 20_001), papers=False) == ()
+    assert shipped_logs(read_item("table-6"), row, Selection(20_000, 20_001), papers=False) == ()
 
 
 # known value
@@ -116,7 +116,7 @@ def test_without_the_folder_of_results_only_what_was_published_is_shown(monkeypa
     monkeypatch.setattr(paper_logs, "results_folder", lambda: None)
     monkeypatch.setattr(paper_logs, "_content", dict)
     item = read_item("table-6")
-    assert all(one.stands == () and one.why == "" for one in find(item, NOWHERE))
+    assert all(one.shipped == () and one.why == "" for one in find(item, NOWHERE))
 
 
 def test_a_log_of_another_sigma_is_refused(monkeypatch):

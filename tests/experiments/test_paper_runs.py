@@ -10,10 +10,11 @@ import torch
 from examples import DATA, published_logs
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
+from macer.certification.budget import Pace
 from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.data.sets import Split
-from macer.experiments import paper_figures, paper_tables
+from macer.experiments import estimate, paper_figures, paper_tables
 from macer.experiments import paper_runs as reproduction
 from macer.experiments.paper import Item, Row, item_names, only, papers_images, read_item
 from macer.experiments.paper_runs import Reproduction, find, reproduce
@@ -51,6 +52,9 @@ def tiny_data(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         loaded.append(split)
         return tiny_split(seed=0 if split == "train" else 1)
 
+    made = Pace(1000.0, 10.0, threads=1, task=5, rows=100, padded=False)
+    monkeypatch.setattr(estimate, "measured_pace", lambda *_, **__: made)
+    monkeypatch.setattr(estimate, "steps_per_second", lambda _: 0.1)
     monkeypatch.setattr(reproduction, "load", load)
     monkeypatch.setattr(reproduction, "classes_of", lambda name, folder: CLASSES)
     return loaded
@@ -93,6 +97,22 @@ def test_each_row_is_trained_and_certified_once(tmp_path, tiny_data):
     assert (usual.epochs, usual.remark, other.remark) == (4, "", "")
     assert usual.speed["seconds"] > 0
     assert Run(tmp_path / "paper-mnist-0.25-k-2-lam-0").read_recipe() == other.row.train_recipe()
+
+
+def test_what_is_left_and_how_long_it_takes_is_told_before_it_is_begun(tmp_path, tiny_data, capsys):
+    reproduced(tiny_item(), tmp_path)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "2 models: 8 epochs of training, then 8 images to certify"
+    # 4 steps of an epoch at 0.1 steps/s; 60 samples, a chunk of 100, of each image, prepared twice
+    assert told[1] == "measured here, they take 5 min 20 s of training and 22 s of certification"
+    reproduced(tiny_item(), tmp_path, Selection(0, 12, 2))
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "2 models: 0 epochs of training, then 4 images to certify"
+    assert told[1].startswith("measured here, they take 0 s of training and 2")
+    reproduced(tiny_item(), tmp_path)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "2 models: 0 epochs of training, then 0 images to certify"
+    assert "measured" not in "".join(told)
 
 
 def test_what_is_finished_is_not_done_again_and_more_images_are_added(tmp_path, tiny_data):
@@ -241,6 +261,7 @@ def test_hard_and_soft_certificates_of_a_model_share_a_panel(figures):
     assert [text.split(":")[0] for text in texts] == ["hard", "soft, β = 1", "soft, β = 16"]
 
 
+@pytest.mark.slow
 def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with_logs(Path("runs"))

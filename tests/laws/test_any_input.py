@@ -79,6 +79,7 @@ def test_a_half_spaces_certificate_is_near_its_distance_and_not_beyond_it(model,
     assert radii == [0.0, 0.5, 0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_a_logistic_regressions_certificate_is_near_its_distance_and_not_beyond_it():
     linear_model = pytest.importorskip("sklearn.linear_model")
     random = np.random.default_rng(0)

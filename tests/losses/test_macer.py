@@ -177,6 +177,8 @@ def test_what_is_no_tensor_is_refused():
         ({"labels": torch.tensor([-1, 0])}, "labels must be from 0 to 2, got -1"),
         ({"sigma": -0.5}, "sigma must be > 0, got -0.5"),
         ({"sigma": math.nan}, "sigma must be > 0, got nan"),
+        ({"sigma": "0.5"}, "sigma must be a number, got '0.5'"),
+        ({"beta": None}, "beta must be a number, got None"),
         ({"lam": -1.0}, "lam must be at least 0, got -1.0"),
         ({"gamma": 0.0}, "gamma must be > 0, got 0.0"),
         ({"beta": 0}, "beta must be > 0, got 0"),

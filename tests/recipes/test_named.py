@@ -11,6 +11,7 @@ from macer.losses.objective import settings_of
 from macer.recipes import (
     Loss,
     TrainRecipe,
+    named,
     named_recipe,
     read_recipe,
     recipe_names,
@@ -172,6 +173,12 @@ def test_the_papers_rows_have_the_papers_values(name):
     recipe = named_recipe(name)
     expected = PAPER | ROWS[name]
     assert {field: recipe.flat()[field] for field in expected} == expected
+
+
+def test_the_folder_of_recipes_is_read_once(monkeypatch):
+    names = recipe_names()
+    monkeypatch.setattr(named, "RECIPES", None)
+    assert recipe_names() == names == sorted(names)
 
 
 def test_every_recipe_under_the_papers_name_is_a_row_or_a_baseline():

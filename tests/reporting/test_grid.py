@@ -92,6 +92,16 @@ def test_columns_that_fit_stand_side_by_side() -> None:
     assert printed(Grid(_header(ZOO), ZOO), 80).count("name") > 1
 
 
+def test_a_last_column_takes_the_one_before_it_along() -> None:
+    """An α below a whole report would say little by itself."""
+    header = ["name", "σ", "ACR", "images", "n", "α"]
+    rows = [["cifar10-1.00-record", "1", *SIZES[2:5], "0.001"]]
+    blocks = [line.split() for line in printed(Grid(header, rows), 80).splitlines()]
+    assert [line for line in blocks if line[:1] == ["name"]] == [header[:4], ["name", *header[4:]]]
+    few = printed(Grid(["a", "b", "c"], [["x", *2 * ["0.784 ± 0.017"]]]), 30)
+    assert "c" in few.splitlines()[-4].split()  # two columns of figures have none to spare
+
+
 def test_numbers_are_aligned_at_the_right_and_texts_at_the_left() -> None:
     text = printed(Grid(["a", "b", "c"], [["x", "1", "ab"], ["y", "10,000", "abcd"]]), 60)
     assert "      1  ab  " in text and " 10,000  abcd" in text

@@ -1,6 +1,7 @@
 """The page: complete, offline, and without markup from names."""
 
 import html
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,7 +16,7 @@ from macer.data.selection import Selection
 from macer.reporting.evidence import LIMITS, Source, hashes
 from macer.reporting.intervals import interval_text
 from macer.reporting.logs import CertificateLog
-from macer.reporting.page import Asked, drawing, simplify, write_page
+from macer.reporting.page import PageOptions, drawing, simplify, write_page
 from macer.reporting.pictures import Picture, Row
 from macer.reporting.provenance import Provenance
 from macer.reporting.scores import average_certified_radius, curve, outcomes
@@ -245,8 +246,8 @@ def of_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Source]:
     """The page of a run with a family of images, and the run."""
     folder = tmp_path_factory.mktemp("reviewed")
     run = source_of(write_run(folder / "run", family=60, alpha=0.001 / 60, seed=123))
-    asked = Asked(Selection(), 0.1, [run])
-    write_page([run.log], folder / "a.html", title="one", models=[run.model], asked=asked)
+    options = PageOptions(Selection(), 0.1, [run])
+    write_page([run.log], folder / "a.html", title="one", models=[run.model], options=options)
     return (folder / "a.html").read_text("utf-8"), run
 
 
@@ -291,8 +292,8 @@ def test_images_that_are_not_counted_are_not_concealed(
     page, run = of_a_run
     assert "are not counted here" not in page
     some = source_of(run.folder, Selection(0, 40))
-    asked = Asked(Selection(0, 40), runs=[some])
-    write_page([some.log], tmp_path / "a.html", title="one", asked=asked)
+    options = PageOptions(Selection(0, 40), runs=[some])
+    write_page([some.log], tmp_path / "a.html", title="one", options=options)
     text = (tmp_path / "a.html").read_text("utf-8")
     assert "run: 20 images of its journal are not counted here" in text
     assert '<th scope="row">images</th><td>0…39 (40)</td>' in text
@@ -305,14 +306,36 @@ def test_the_page_says_whether_certificates_hold_together(
     together = "60 images share one level (--family): with probability at least 1 − 0.001 none of"
     assert together in page and "Not together" not in page
     run = source_of(write_run(tmp_path / "run"))
-    write_page([run.log], tmp_path / "a.html", title="one", asked=Asked(runs=[run]))
+    write_page([run.log], tmp_path / "a.html", title="one", options=PageOptions(runs=[run]))
     other = (tmp_path / "a.html").read_text("utf-8")
     assert "Not together" in other and together not in other
+
+
+@pytest.mark.parametrize(("date", "shown"), [("2026-01-31", True), ("<b>", False), (7, False)])
+def test_the_page_has_the_day_of_the_training(tmp_path: Path, date: object, shown: bool) -> None:
+    run = source_of(write_run(tmp_path / "run"))
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"date": date}))
+    write_page([run.log], tmp_path / "a.html", title="one", options=PageOptions(runs=[run]))
+    text = (tmp_path / "a.html").read_text("utf-8")
+    assert ('<th scope="row">trained on</th><td>2026-01-31 (UTC)</td>' in text) == shown
+    assert ("trained on</th>" in text) == shown
 
 
 def test_the_page_says_what_does_not_follow(page: str) -> None:
     text = html.unescape(page)
     assert all(f"<li>{limit}</li>" in text for limit in LIMITS)
+
+
+def test_a_class_without_an_image_is_named(tmp_path: Path) -> None:
+    log = random_log(0)
+    log = with_classes(log, label := np.arange(len(log.idx)) % 3, label)
+    names = ("cat", "dog", "<emu>", "fox")
+    for classes, said in ((4, "Without an image here: 3 (fox). Nothing"), (3, None)):
+        changed = replace(log, classes=classes, class_names=names[:classes])
+        write_page([changed], tmp_path / "a.html", title="a")
+        text = (tmp_path / "a.html").read_text("utf-8")
+        assert said in text if said else "Without an image" not in text
 
 
 def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:
@@ -329,7 +352,7 @@ def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:
 
 def test_pictures_are_the_pages_own(tmp_path: Path) -> None:
     row = Row("<b>", (Picture("data:image/png;base64,AA==", '"<i>'),))
-    write_page([random_log(0)], tmp_path / "a.html", title="a", asked=Asked(pictures=[row]))
+    write_page([random_log(0)], tmp_path / "a.html", title="a", options=PageOptions(pictures=[row]))
     text = (tmp_path / "a.html").read_text("utf-8")
     assert '<img src="data:image/png;base64,AA==" alt="&#34;&lt;i&gt;">' in text
     assert "style-src 'unsafe-inline'; img-src data:\"" in text

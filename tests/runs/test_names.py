@@ -1,4 +1,5 @@
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ HOME = SOURCE / "runs" / "names.py"
 SPELT = [value for name, value in vars(names).items() if name.isupper()]
 
 
+@cache
 def texts(file: Path) -> list[str]:
     """Every string of a module that is no docstring; of an f-string its pieces."""
     tree = ast.parse(file.read_text("utf-8"))

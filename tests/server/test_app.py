@@ -325,16 +325,16 @@ def test_a_network_that_fails_is_a_bug_in_one_line_and_the_service_lives(
     ("query", "message"),
     [
         ("model=c", "unknown model 'c'; choose from a, b"),
-        ("deadline=0", "deadline: Input should be greater than 0, got '0'"),
+        ("deadline=0", "deadline must be greater than 0, got '0'"),
         ("deadline=31", "deadline must be at most 30 seconds, got 31"),
-        ("deadline=nan", "deadline: Input should be a finite number, got 'nan'"),
-        ("alpha=1", "alpha: Input should be less than 1, got '1'"),
-        ("alpha=0", "alpha: Input should be greater than or equal to 0.000000001, got '0'"),
+        ("deadline=nan", "deadline must be a finite number, got 'nan'"),
+        ("alpha=1", "alpha must be less than 1, got '1'"),
+        ("alpha=0", "alpha must be greater than or equal to 0.000000001, got '0'"),
         ("n=2001", "n must be at most 2000, got 2001"),
         ("n=5", "n must be at least 1"),
-        ("n=2.5", "n: Input should be a valid integer"),
-        ("radius=-1", "radius: Input should be greater than or equal to 0, got '-1'"),
-        ("sigma=1", "sigma: Extra inputs are not permitted, got '1'"),
+        ("n=2.5", "n must be a valid integer"),
+        ("radius=-1", "radius must be greater than or equal to 0, got '-1'"),
+        ("sigma=1", "unknown parameter 'sigma'"),
     ],
 )
 def test_a_parameter_that_cannot_be_used_is_422_in_one_line(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from macer.server.limits import Door, Keys, Limits, Refusal, read_keys
+from macer.server.limits import Admission, Keys, Limits, Refusal, read_keys
 from macer.system.errors import Mistake
 
 KEYS = ["first-key-of-the-house", "second-key-of-the-house"]
@@ -21,13 +21,13 @@ def test_each_key_is_a_client_of_its_own() -> None:
 
 
 def test_places_are_free_again_after_a_failure() -> None:
-    door = Door(Limits(at_once=1, queue=1, per_client=5))
+    admission = Admission(Limits(at_once=1, queue=1, per_client=5))
     for _ in range(5):
-        with pytest.raises(KeyError), door.entered("a"), door.entered("b"):
-            with pytest.raises(Refusal, match="all places are taken"), door.entered("c"):
+        with pytest.raises(KeyError), admission.admitted("a"), admission.admitted("b"):
+            with pytest.raises(Refusal, match="all places are taken"), admission.admitted("c"):
                 pass
             raise KeyError
-    assert door.inside.total() == 0 and not door.inside
+    assert admission.inside.total() == 0 and not admission.inside
 
 
 def test_a_file_of_keys_may_have_remarks(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_work_of_a_client_that_leaves_is_dropped(running: Any, path: str) ->
     wait_until(lambda: flying(running.service) == 1)
     connection.close()
     wait_until(lambda: not running.service.worker.flying)
-    wait_until(lambda: running.service.door.inside.total() == 0)
+    wait_until(lambda: running.service.admission.inside.total() == 0)
     before = running.service.worker.samples
     time.sleep(0.2)
     assert running.service.worker.samples == before
@@ -103,7 +103,7 @@ def test_half_a_request_holds_nobody_up(running: Any) -> None:
         slow.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\nabc")
         answer = answer_of(ask(running.port, "/predict?n=200&deadline=30"))
         assert answer["samples"] == 200
-    wait_until(lambda: running.service.door.inside.total() == 0)
+    wait_until(lambda: running.service.admission.inside.total() == 0)
 
 
 def test_threads_of_the_network_stay_as_they_were(running: Any) -> None:

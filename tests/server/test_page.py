@@ -191,7 +191,7 @@ def write_pictures(folder: Path) -> None:
                 wait_for_radius(page, 1.5)
                 attack(page, 4.0)
                 page.evaluate("scrollTo(0, 0)")
-                page.screenshot(path=folder / f"{name}.png", full_page=name == "serve-narrow")
+                page.screenshot(path=folder / f"{name}.png")
 
 
 if __name__ == "__main__":

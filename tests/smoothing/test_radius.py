@@ -93,3 +93,8 @@ def test_certified_radius_refuses_what_is_no_tensor(p):
 def test_certified_radius_refuses_a_sigma_that_is_not_above_0(sigma):
     with pytest.raises(Mistake, match=r"^sigma must be > 0, got "):
         certified_radius(torch.tensor([0.9]), torch.tensor([0.1]), sigma)
+
+
+def test_certified_radius_refuses_a_sigma_that_is_no_number():
+    with pytest.raises(Mistake, match=r"^sigma must be a number, got '0\.5'$"):
+        certified_radius(torch.tensor([0.9]), torch.tensor([0.1]), "0.5")

@@ -9,7 +9,7 @@ axe-core, which audits accessibility, comes by npm with what the site is made of
 import functools
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -132,8 +132,17 @@ def wait_for_radius(part: Any, least: float) -> float:
     return radius(part)
 
 
-def violations(part: Any, where: str = "document") -> list[tuple[str, list[str]]]:
+IMPACTS = ("minor", "moderate", "serious", "critical")  # of axe, from small to great
+
+
+def violations(
+    part: Any, where: str = "document", *, impacts: Sequence[str] = IMPACTS
+) -> list[tuple[str, list[str]]]:
     """What axe finds wrong in a page or a frame."""
     part.evaluate(AXE.read_text("utf-8"))
     found = part.evaluate(f"axe.run({where}, {{ iframes: false }})")["violations"]
-    return [(one["id"], [node["html"][:80] for node in one["nodes"]]) for one in found]
+    return [
+        (one["id"], [node["html"][:80] for node in one["nodes"]])
+        for one in found
+        if one["impact"] in impacts
+    ]

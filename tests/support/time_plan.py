@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from macer.certification.budget import Case
+from macer.certification.budget import PlannedCertification
 from macer.certification.data_set import certify_data_set
 from macer.certification.pace import measured_pace
 from macer.certification.preparation import plan_certification
@@ -86,8 +86,8 @@ def _target(name: str, work: Work) -> Target:
 def _estimate(name: str, work: Work, clock: Callable[[], float]) -> float:
     """What `macer plan` would say."""
     pace = measured_pace(_target(name, work), device=CPU, clock=clock)
-    case = Case(pace, work.images, sigma=0.5, alpha=0.001, n0=work.n0, n=work.n)
-    return case.size(work.n).seconds
+    planned = PlannedCertification(pace, work.images, sigma=0.5, alpha=0.001, n0=work.n0, n=work.n)
+    return planned.size(work.n).seconds
 
 
 def _measured(name: str, work: Work) -> Seconds:

@@ -55,6 +55,7 @@ def test_the_last_images_are_held_out_and_a_batch_is_left_at_least() -> None:
             hold_out(split, tiny_recipe(held_out=held_out_, batch=batch))
 
 
+@pytest.mark.slow
 def test_held_out_images_are_certified_and_no_others(here: Path) -> None:
     assert main(["certify", "run", "--held-out", *CERTIFY]) == 0
     split = load("mnist", "train")

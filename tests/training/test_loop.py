@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,8 +32,8 @@ from macer.system.errors import Mistake, Stopped
 from macer.system.files import locked, sha256_of_file
 from macer.system.processes import SINGLE
 from macer.training import saver
-from macer.training.beginning import card_of
 from macer.training.loop import Saver, train
+from macer.training.preparation import card_of
 from macer.training.step import Trainer
 from macer.training.validation import Validation
 
@@ -147,7 +148,13 @@ def test_the_manifest_has_the_seconds_of_all_epochs_and_the_samples_in_one(tmp_p
 def test_a_finished_run_keeps_the_speed_and_the_device_it_was_trained_with(tmp_path):
     trained(tmp_path / "run")
     run = Run(tmp_path / "run")
-    other = {"device": "another", "speed": {"seconds": 1.0, "samples_per_second": 2.0}}
+    today = datetime.now(UTC).date()
+    assert today - date.fromisoformat(run.read_manifest()["date"]) <= timedelta(days=1)
+    other = {
+        "date": "2026-01-31",
+        "device": "another",
+        "speed": {"seconds": 1.0, "samples_per_second": 2.0},
+    }
     run.write_manifest(run.read_manifest() | other)
     trained(tmp_path / "run", resume=True)
     assert {name: run.read_manifest()[name] for name in other} == other

@@ -16,7 +16,7 @@ from macer.certification.header import Header
 from macer.certification.journal import Contents, read_journal
 from macer.certification.record import Record
 from macer.certification.scope import describe, images_of
-from macer.certification.settings import least_n
+from macer.certification.settings import least_useful_n
 from macer.certification.table import table_lines
 from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
@@ -102,7 +102,7 @@ def recompute(contents: Contents) -> int:
 def _sample_sizes(header: Header) -> Container[int]:
     """The numbers of samples that a certificate may rest on; a score may also rest on none."""
     if (bound := bound_named(header.bound)).anytime:
-        return range(least_n(bound, header.alpha), header.n + 1)
+        return range(least_useful_n(bound, header.alpha), header.n + 1)
     return [header.n] if header.radius is None else looks(header.n)
 
 

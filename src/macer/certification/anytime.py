@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-import torch
-
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude, selected_classes, worth_estimating
 from macer.certification.settings import (
@@ -14,7 +12,7 @@ from macer.certification.settings import (
     ValueRange,
     as_inputs,
     check_settings,
-    least_n,
+    least_useful_n,
 )
 from macer.models.callables import Classifier, as_network
 from macer.recipes import MOST_VOTES
@@ -23,7 +21,6 @@ from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.sequential import next_look
 from macer.smoothing.streams import Purpose
-from macer.smoothing.tally import Tally
 from macer.system.errors import Mistake
 
 ANYTIME = "anytime"
@@ -111,14 +108,14 @@ def _certificates(
     clock = _Clock(seconds)
     counts0 = sampler.draw(n0, Purpose.SELECTION)
     estimated = worth_estimating(selected_classes(counts0, ANYTIME), labels)
-    counts = Tally(*map(torch.zeros_like, counts0))
+    counts = counts0.emptied()
     best: list[Certificate] = []
     before, size = 0, first_look(n, alpha)
     while size > before:
         clock.start()
         if estimated.any():
             more = sampler.draw(size - before, Purpose.ESTIMATION, only=estimated, after=before)
-            counts = Tally(*(a + b for a, b in zip(counts, more, strict=True)))
+            counts = counts.plus(more)
         certificates = conclude(
             counts0, counts, sigma=sampler.sigma, n=n, alpha=alpha, bound=ANYTIME,
             drawn=estimated * size, exact=sampler.exact,
@@ -134,7 +131,7 @@ def _certificates(
 @lru_cache(maxsize=256)
 def first_look(n: int, alpha: float) -> int:
     """The first look after which the bound can certify anything."""
-    least, size = least_n(bound_named(ANYTIME), alpha), 0
+    least, size = least_useful_n(bound_named(ANYTIME), alpha), 0
     while size < least:
         size = look_after(size, n)
     return size

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from macer.certification.reach import (
-    VOTES,
+    USUAL_BOUND,
     Course,
     course,
     largest_radius,
@@ -16,7 +16,7 @@ from macer.certification.reach import (
     least_n_in_steps,
     p_a_at,
 )
-from macer.smoothing.copies import CHUNK
+from macer.smoothing.copies import CHUNK, chunks_for
 from macer.smoothing.sampling import block_size
 from macer.smoothing.sequential import reaches
 
@@ -43,7 +43,7 @@ class Pace:
 
         An image's last chunk takes as long as a full one, and threads without a task are idle.
         """
-        full, rest = divmod(float(images * -(-num // CHUNK)), self.task)
+        full, rest = divmod(float(images * chunks_for(num)), self.task)
         if self.padded:
             rest = float(self.task) if rest else 0.0
         # The rest is taken by a thread that would else be idle, if there is one.
@@ -123,7 +123,7 @@ class RadiusBudget:
 
 
 @dataclass(frozen=True)
-class Case:
+class PlannedCertification:
     """What is planned: images, settings and the pace they are sampled at."""
 
     pace: Pace
@@ -132,7 +132,7 @@ class Case:
     alpha: float
     n0: int
     n: int
-    bound: str = VOTES
+    bound: str = USUAL_BOUND
     price: float | None = None
 
     def sizes(self) -> list[SizeBudget]:

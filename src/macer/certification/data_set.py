@@ -11,26 +11,32 @@ import torch
 from torch import Tensor, nn
 
 from macer.certification.anytime import sample_anytime
-from macer.certification.budget import DECIDED_EARLY
+from macer.certification.budget import DECIDED_EARLY, Pace, certification_seconds
 from macer.certification.certificate import Certificate
 from macer.certification.fixed_radius import sample_and_certify_at
 from macer.certification.header import Header
 from macer.certification.journal import Contents, Writer, open_journal
 from macer.certification.largest_radius import Kind, sample_and_certify, soft_betas
+from macer.certification.pace import sampled_pace
+from macer.certification.reach import largest_radius
 from macer.certification.record import Record
 from macer.certification.settings import as_images
-from macer.certification.table import write_table
+from macer.certification.table import rounded_down, write_table
 from macer.certification.target import PreparedModel
 from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import pixels_sha256
 from macer.data.sets import Split
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
+from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Progress, Sampler, block_size
 from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.system.progress import bar, note
 from macer.system.signals import sigterm_raises
+from macer.system.text import duration, rate_text
+
+LONG = {"cpu": 10**6, "cuda": 10**8}  # samples that take minutes: a few seconds measure their time
 
 
 @dataclass(frozen=True)
@@ -78,14 +84,14 @@ def certify_data_set(
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         split = certification.split
         if split.account is not None and folder.parent.name != PARTS:  # a process's own part
-            write_file_lists(split, folder, header.split)
-            tell(split)
+            tell(split, write_file_lists(split, folder, header.split))
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
         size = block_size(header.rows, certification.usual_samples)
         size = size if certification.seconds is None else 1  # each image has its own time
         with sigterm_raises():
             _try_network(certification, todo[:size])
+            _say_what_it_takes(certification, todo)
         with (
             sigterm_raises(),
             bar(_title(folder, len(todo)), len(todo) * most, "samples") as advance,
@@ -118,6 +124,36 @@ def _try_network(certification: Certification, block: Sequence[int]) -> None:
         seed=header.seed, batch_size=header.rows, row_by_row=header.row_by_row,
     )  # fmt: skip
     sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
+
+
+def _say_what_it_takes(certification: Certification, todo: Sequence[int]) -> None:
+    """Say beforehand what a long certification takes and can reach, by the plan's measurement."""
+    header, device = certification.headers[0], certification.model.device
+    samples = len(todo) * certification.most_samples
+    if certification.seconds is not None or samples < LONG.get(device.type, samples + 1):
+        return
+    image = torch.from_numpy(np.asarray(certification.split.images[todo[:1]])).to(device)
+    kinds = [Kind(each.bound, each.beta) for each in certification.recipes]
+    sampler = Sampler(
+        model=certification.model.network, images=as_images(image, exact=header.exact),
+        sigma=header.sigma, seed=header.seed, betas=soft_betas(kinds), batch_size=header.rows,
+        row_by_row=header.row_by_row,
+    )  # fmt: skip
+    pace = sampled_pace(sampler, device)
+    note(_estimate(header, pace, len(todo)))
+
+
+def _estimate(header: Header, pace: Pace, images: int) -> str:
+    most = duration(certification_seconds(pace, images, n0=header.n0, n=header.n))
+    speed = f"{rate_text(pace.samples_per_second)} samples/s"
+    if header.radius is not None:
+        early = min(header.n, DECIDED_EARLY)
+        usual = duration(certification_seconds(pace, images, n0=header.n0, n=early))
+        return f"{usual} at {speed} if {early:,} samples decide each image, {most} at most"
+    if bound_named(header.bound).anytime:
+        return f"{most} at {speed}"
+    largest = largest_radius(header.n, sigma=header.sigma, alpha=header.alpha, bound=header.bound)
+    return f"{most} at {speed}; no image can get a larger radius than {rounded_down(largest, 4)}"
 
 
 @contextmanager

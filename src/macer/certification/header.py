@@ -12,9 +12,8 @@ from typing import Any, Literal, get_args, get_type_hints
 from macer.recipes import MOST_VOTES, CertifyRecipe
 from macer.system.errors import Mistake
 
-OutputRow = Sequence[
-    float | None
-]  # one image's outputs; None stands for a number that is not finite
+# One image's outputs; None stands for a number that is not finite.
+OutputRow = Sequence[float | None]
 Outputs = Sequence[OutputRow]
 
 # 2: every line has its number, and the images that were asked for are stated. 1 has neither.
@@ -22,13 +21,12 @@ FORMAT = 2
 
 LARGEST_RADIUS = 1e6
 
-
 # In the name of a model, before the σ that it was trained for, if it was certified at another.
 TRAINED_AT = ", trained at σ = "
 
 
 def two_sigmas(trained_at: str, sigma: float) -> str:
-    """How output tells of certificates at another σ than the training's."""
+    """Both σ in words, for certificates at another σ than the training's."""
     return f"trained at σ = {trained_at} and certified at σ = {sigma:g}"
 
 

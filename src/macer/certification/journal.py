@@ -38,7 +38,7 @@ class Records(Mapping[int, Record]):
         self._offsets: dict[int, int] = {}
 
     def remember(self, idx: int, offset: int) -> bool:
-        """Whether this is the image's first record, the one that counts; it begins at this byte."""
+        """Note the byte where an image's record begins; False if an earlier record of it counts."""
         return self._offsets.setdefault(idx, offset) == offset
 
     def __getitem__(self, idx: int) -> Record:

@@ -38,7 +38,7 @@ def measured_pace(
     started = clock()
     precision = resolve_precision(precision, device)
     model = prepare(target, precision=precision, row_by_row=row_by_row, device=device)
-    _ = model.outputs  # which a journal has
+    _ = model.outputs  # computed now, since certification computes them for the journal
     random = torch.Generator().manual_seed(0)
     image = torch.randint(256, (1, *target.shape), dtype=torch.uint8, generator=random)
     sampler = Sampler(
@@ -46,21 +46,36 @@ def measured_pace(
         seed=0, betas=betas, batch_size=batch_size, row_by_row=row_by_row,
     )  # fmt: skip
     sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
-    preparation = clock() - started
+    return sampled_pace(sampler, device, preparation=clock() - started, clock=clock)
+
+
+def sampled_pace(
+    sampler: Sampler,
+    device: torch.device,
+    *,
+    preparation: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Pace:
+    """The pace of a sampler of one image, whose network was tried before.
+
+    Args:
+        preparation: seconds that came before.
+    """
     on_cpu = device.type == "cpu"
     threads = torch.get_num_threads() if on_cpu else 1
-    threads = len(networks_for_threads(model.network, threads))
-    return Pace(
-        _samples_per_second(sampler, threads * sampler.task * CHUNK, clock),
-        preparation,
-        threads,
-        sampler.task,
-        network_rows(device, batch_size, target.shape, row_by_row=row_by_row),
-        padded=not on_cpu,
+    threads = len(networks_for_threads(sampler.model, threads))
+    rows = network_rows(
+        device, sampler.batch_size, sampler.images.shape[1:], row_by_row=sampler.row_by_row
     )
+    rate = _samples_per_second(sampler, threads * sampler.task * CHUNK, clock)
+    return Pace(rate, preparation, threads, sampler.task, rows, padded=not on_cpu)
 
 
 def _samples_per_second(sampler: Sampler, least: int, clock: Callable[[], float]) -> float:
-    """Args: least: the fewest samples that keep all threads at work."""
+    """The rate at which an image is sampled.
+
+    Args:
+        least: the fewest samples that keep all threads at work.
+    """
     with bar("measuring", 1, "rounds", transient=True):
         return steady_rate(lambda num: sampler.draw(num, Purpose.PROBE), least, clock=clock)

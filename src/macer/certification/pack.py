@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from macer.certification.target import Target, find_target, is_trained
+from macer.certification.target import Target, find_target, is_trained, trained_target
 from macer.data.sets import Split
 from macer.models.graph_files import GRAPHS, TORCHSCRIPT, graph_kind
 from macer.models.networks import Normalize
@@ -47,6 +47,7 @@ def pack(
         weights: see `find_target`, as `normalise` and `code`.
     """
     if weights is None and is_trained(name):
+        trained_target(name, code=code)  # refuses a file that is no model of macer's
         raise Mistake(
             f"network must be one by its name, got {name}, a model that needs no packing: certify, "
             "predict and export take it as it is"

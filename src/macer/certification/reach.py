@@ -17,12 +17,12 @@ from macer.smoothing.sequential import Verdict, looks, reaches, threshold, verdi
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
 from macer.system.errors import Mistake
 
-VOTES = "clopper-pearson"  # the bound of certificates unless another is named
+USUAL_BOUND = "clopper-pearson"  # the bound of certificates unless another is named
 LEAST_SHARE = 1e-15  # of all images: fewer are left out when the sequential test is followed
 
 
-def largest_radius(n: int, *, sigma: float, alpha: float, bound: str = VOTES) -> float:
-    """The radius of an image all of whose n samples are for one class: no image gets a larger one.
+def largest_radius(n: int, *, sigma: float, alpha: float, bound: str = USUAL_BOUND) -> float:
+    """The largest radius that n samples give: an image has it if all of them are for one class.
 
     σΦ⁻¹(p̲_A);  p̲_A = α^(1/n) for Clopper–Pearson
     """
@@ -30,7 +30,7 @@ def largest_radius(n: int, *, sigma: float, alpha: float, bound: str = VOTES) ->
     return float(radius_lower(np.array([p_a]), sigma)[0])
 
 
-def least_n(radius: float, *, sigma: float, alpha: float, bound: str = VOTES) -> int | None:
+def least_n(radius: float, *, sigma: float, alpha: float, bound: str = USUAL_BOUND) -> int | None:
     """The fewest samples that can certify a radius; None if no n that macer allows can."""
 
     def enough(n: int) -> bool:
@@ -49,7 +49,7 @@ def least_n_in_steps(radius: float, *, sigma: float, alpha: float) -> int | None
     return _fewest(enough, MOST_VOTES)
 
 
-def least_sigma(radius: float, *, n: int, alpha: float, bound: str = VOTES) -> float | None:
+def least_sigma(radius: float, *, n: int, alpha: float, bound: str = USUAL_BOUND) -> float | None:
     """The smallest σ, up to four digits, at which n samples can certify a radius; None if none do.
 
     The largest radius is proportional to σ.
@@ -80,7 +80,9 @@ def _fewest(enough: Callable[[int], bool], most: int) -> int | None:
     return n if n <= most else None
 
 
-def check_reach(radius: float, *, n: int, sigma: float, alpha: float, bound: str = VOTES) -> None:
+def check_reach(
+    radius: float, *, n: int, sigma: float, alpha: float, bound: str = USUAL_BOUND
+) -> None:
     """Refuse a radius that n samples can never certify, and say which n or which σ would do."""
     if not (radius > 0 and math.isfinite(radius)):
         raise Mistake(f"radius must be a number > 0, got {radius:g}")

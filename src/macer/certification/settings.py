@@ -57,14 +57,14 @@ def check_settings(
         raise Mistake(f"seed must be in [0, 2⁶³), got {seed}")
     if bound_named(bound).soft and n > MOST_SOFT_SAMPLES:
         raise Mistake(f"n must be at most {MOST_SOFT_SAMPLES} with the {bound} bound, got {n}")
-    if n < (least := least_n(bound_named(bound), alpha, n)):
+    if n < (least := least_useful_n(bound_named(bound), alpha, n)):
         raise Mistake(
             f"n must be at least {least} to certify anything at alpha {alpha:g} "
             f"with the {bound} bound, got {n}"
         )
 
 
-def least_n(bound: Bound, alpha: float, n: int = 1) -> int:
+def least_useful_n(bound: Bound, alpha: float, n: int = 1) -> int:
     """The least number of samples, from n on, with which the bound can exceed ½."""
     while bound.largest(n, alpha) <= 0.5:
         n += 1

@@ -135,7 +135,7 @@ def _state(model: nn.Module) -> list[Any]:
     """What decides a network's function: the types of its parts, their numbers and tensors.
 
     The values themselves are compared. A tensor's version counter would be quicker, but it misses
-    changes through `.data`, by which averages of weights are often written.
+    changes through `.data`, and averages of weights are often written so.
     """
     plain = (bool, int, float, str)
     state: list[Any] = []

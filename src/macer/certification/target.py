@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from macer.certification.authority import outputs_of, with_code
 from macer.certification.header import TRAINED_AT, Header, Outputs, outputs_agree
+from macer.certification.identity import outputs_of, with_code
 from macer.data.arrays import class_names
 from macer.data.sets import Split
 from macer.models.build import build_model, normalised
@@ -55,7 +55,7 @@ class PreparedModel:
 
     @cached_property
     def outputs(self) -> Outputs:
-        """What it computes on the probe images, which certificates bind."""
+        """Its outputs on the probe images; certificates bind them."""
         with bar("running the network once", 1, "calls", transient=True):
             return outputs_of(
                 self.network,
@@ -83,7 +83,7 @@ def prepare(
 
 
 def other_function(header: Header, model: PreparedModel) -> str | None:
-    """Why a model is not the one that a journal's certificates are of; None if it is."""
+    """Why a model is not the one that a journal certifies; None if it is."""
     target = model.target
     if header.weights_sha256 != target.weights_sha256:
         return (
@@ -181,12 +181,13 @@ def untrained_target(
     sigma: float,
     shape: tuple[int, int, int],
     num_classes: int,
+    denoiser: str = "none",
     code: Collection[str] = (),
 ) -> Target:
     """A network by its name, package.module:function or file; fresh weights will do."""
     if kind := graph_kind(name):
         return _graph_target(name, kind, sigma, shape, num_classes, code)
-    model = build_model(name, num_classes=num_classes, shape=shape)
+    model = build_model(name, num_classes=num_classes, shape=shape, denoiser=denoiser)
     return Target(model, name, with_code(name), sigma, shape, num_classes, weights_digest(model))
 
 

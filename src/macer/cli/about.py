@@ -47,7 +47,8 @@ def recipes(name: str | None = None, /) -> Result:
         print_text(text)  # alone on standard output, so that it can be kept in a file
         for first in listed[0]["first"]:
             note(f"train first: macer train {first}")
-        note(f"train it: macer train {name}")
+        classifier = " --init FILE" if named_recipe(names[0]).denoiser != "none" else ""
+        note(f"train it: macer train {name}{classifier}")
     return {"recipes": listed, "text": text}
 
 

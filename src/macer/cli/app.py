@@ -86,11 +86,11 @@ class Ending(NamedTuple):
     kind: str
     line: str
     content: Mapping[str, object] = {}  # what was finished before a signal
-    told: bool = False  # the command's own document and lines have said it
+    said: bool = False  # by the command's own document and lines
 
 
 # A command that judges ends with code 1 if its result says so.
-NOT_PASSED = Ending(1, "not passed", "", told=True)
+NOT_PASSED = Ending(1, "not passed", "", said=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given and given[0] in app else None
     try:
         ending = _run(given, command, as_json)
-        if ending and as_json and not ending.told:
+        if ending and as_json and not ending.said:
             with _ignoring_a_full_disk():
                 error = {"kind": ending.kind, "message": ending.line}
                 print_document(command, {**ending.content, "error": error})
@@ -136,7 +136,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     return None if helps or result.get("passed", True) else NOT_PASSED
 
 
-# What commands do first, which may take seconds in which nothing moves.
+# What commands do first; it may take seconds before they show anything.
 FIRST = {
     "certify": "reading the model and the images",
     "predict": "reading the model",

@@ -193,7 +193,7 @@ def _list(runs: Path) -> list[Result]:
                 "title": item.title,
                 "models": len(models),
                 "certified": sum(model.log is not None for model in models),
-                "shipped": sum(bool(model.stands) for model in models),
+                "shipped": sum(bool(model.shipped) for model in models),
             }
         )
     rows = [[str(value) for value in entry.values()] for entry in items]

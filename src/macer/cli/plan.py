@@ -1,12 +1,17 @@
 """`macer plan`: what a certification, and a training before it, take on this machine."""
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Precision, computing_device
+from macer.cli.parameters import Code, Data, Device, Precision, Size, computing_device
+from macer.cli.plan_images import (
+    check_left_out,
+    read_leniently,
+    shape_and_classes,
+    sized_data_set,
+)
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
 from macer.recipes.bound_names import FixedBoundName
@@ -16,10 +21,8 @@ from macer.system.text import duration, rate_text, shape_text
 if TYPE_CHECKING:
     import torch
 
-    from macer.certification.budget import Case, RadiusBudget
+    from macer.certification.budget import PlannedCertification, RadiusBudget
     from macer.certification.target import Target
-
-Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def plan(
     sigma: float | None = None,
     dataset: str | None = None,
     data: Data = None,
+    size: Size = None,
     shape: str | None = None,
     classes: Whole | None = None,
     train: str | None = None,
@@ -82,7 +86,8 @@ def plan(
     sigma
         Noise level; needed only for a function or a network by name.
     dataset
-        Data set whose shape and classes a function or a network by name takes.
+        Data set, or package.module:function, whose shape and classes a function or a network by
+        name takes; with train, the one to train on, the recipe's by default.
     shape
         Instead of a data set: channels, height and width, such as 3x32x32.
     classes
@@ -98,12 +103,15 @@ def plan(
     batch_size
         Noisy images the network sees at once.
     """
-    from macer.certification.budget import Case
+    from macer.certification.budget import PlannedCertification
     from macer.certification.pace import measured_pace
     from macer.losses import load_recipe
 
     recipe = load_recipe(train, code=code) if train else None
     _check_numbers(images=images, batch_size=batch_size, classes=classes, price=price)
+    dataset = sized_data_set(dataset, size, recipe)
+    if recipe is not None and dataset is not None:
+        recipe = replace(recipe, dataset=dataset)
     model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
     _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
     processor = computing_device(device)
@@ -111,9 +119,9 @@ def plan(
         model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
         betas=_betas(bound), batch_size=batch_size,
     )  # fmt: skip
-    case = Case(pace, images, model.sigma, alpha, n0, n, bound, price)
+    planned = PlannedCertification(pace, images, model.sigma, alpha, n0, n, bound, price)
     training = _training(train, recipe, data, code, processor, price) if train and recipe else None
-    return _print_plan(model, case, radius, training, processor)
+    return _print_plan(model, planned, radius, training, processor)
 
 
 def _check_numbers(**numbers: float | None) -> None:
@@ -136,7 +144,7 @@ def _check_settings(
 
 
 def _betas(bound: str) -> tuple[float, ...]:
-    """The inverse temperatures at which soft moments are taken; their number decides the time."""
+    """The inverse temperatures of the soft moments; only their number matters for the time."""
     from macer.certification.largest_radius import Kind, soft_betas
 
     return soft_betas([Kind(bound, 1.0)])
@@ -159,7 +167,7 @@ def _target(
         raise Mistake("target must be given without train; name a run or a network")
     if name is not None and is_trained(name):
         known, _ = trained_target(name, code=code)
-        _check_left_out(name, dataset=dataset, shape=shape, classes=classes)
+        check_left_out(name, dataset=dataset, shape=shape, classes=classes)
         if sigma not in (None, known.sigma):
             raise Mistake(f"sigma must be {known.sigma}, that of {name}, got {sigma}")
         return known
@@ -167,45 +175,27 @@ def _target(
         name, sigma = name or recipe.model, recipe.sigma if sigma is None else sigma
         dataset = dataset or (None if shape else recipe.dataset)
     assert name is not None
+    _check_name(name)
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
-    size, count = _images(name, dataset, data, shape, classes)
-    return untrained_target(name, sigma=sigma, shape=size, num_classes=count, code=code)
+    size, count = shape_and_classes(name, dataset, data, shape, classes)
+    denoiser = recipe.denoiser if recipe is not None and name == recipe.model else "none"
+    return untrained_target(
+        name, sigma=sigma, shape=size, num_classes=count, denoiser=denoiser, code=code
+    )
 
 
-def _check_left_out(name: str, **settings: object) -> None:
-    for setting, value in settings.items():
-        if value is not None:
-            raise Mistake(f"{setting} must be left out for {name}, which has its own, got {value}")
+def _check_name(name: str) -> None:
+    """Refuse what is neither a run nor a network, before anything else is asked of it."""
+    from macer.models.graph_files import graph_kind
+    from macer.models.networks import MODELS
+    from macer.system.user_code import names_a_function, nearest
 
-
-def _images(
-    name: str, dataset: str | None, data: Data, shape: str | None, classes: int | None
-) -> tuple[Shape, int]:
-    """The shape and the number of classes: given, or those of a data set."""
-    from macer.data.sets import DATASETS, classes_of, load
-
-    if shape is not None and classes is not None:
-        _check_left_out("a shape and classes", dataset=dataset)
-        return _shape(shape), classes
-    if dataset is None:
+    if not (name in MODELS or names_a_function(name) or graph_kind(name)):
         raise Mistake(
-            f"dataset must be given to plan for {name}; add --dataset NAME, or --shape and "
-            "--classes"
+            f"unknown model {name!r}{nearest(name, MODELS)}; name a run folder, a model file, "
+            f"package.module:function, or one of {', '.join(MODELS)}"
         )
-    count = classes or len(classes_of(dataset, data))
-    if shape is not None:
-        return _shape(shape), count
-    size = DATASETS[dataset].shape or load(dataset, "test", data).images.shape[1:]
-    return (size[0], size[1], size[2]), count
-
-
-def _shape(text: str) -> Shape:
-    sizes = re.fullmatch(r"([1-9]\d{0,5})[x×,]([1-9]\d{0,5})[x×,]([1-9]\d{0,5})", text, re.ASCII)
-    if sizes is None:
-        raise Mistake(f"shape must be channels, height and width, such as 3x32x32, got {text}")
-    channels, height, width = map(int, sizes.groups())
-    return channels, height, width
 
 
 def _training(
@@ -218,16 +208,14 @@ def _training(
 ) -> TrainingBudget:
     """Time a few steps of a recipe on its data."""
     from macer.certification.budget import cost
-    from macer.data.sets import classes_of, load
+    from macer.data.arrays import class_names
     from macer.system.progress import bar
-    from macer.training.beginning import first_trainer
+    from macer.training.preparation import first_trainer
     from macer.training.speed import steps_per_second
 
-    split = load(recipe.dataset, "train", data)
+    split = read_leniently(recipe.dataset, "train", data)
     with bar("taking training steps", 1, "rounds", transient=True):
-        trainer = first_trainer(
-            recipe, split, classes_of(recipe.dataset, data), device=device, code=code
-        )
+        trainer = first_trainer(recipe, split, class_names(None, split), device=device, code=code)
         rate = steps_per_second(trainer)
     steps = recipe.epochs * trainer.steps_per_epoch
     seconds = steps / rate
@@ -238,24 +226,24 @@ def _training(
 
 def _print_plan(
     model: "Target",
-    case: "Case",
+    planned: "PlannedCertification",
     radii: tuple[float, ...],
     training: TrainingBudget | None,
     device: "torch.device",
 ) -> Result:
     from macer.certification.budget import cost
 
-    pace, asked = case.pace, case.size(case.n)
-    sizes, needs = case.sizes(), [case.radius(radius) for radius in radii]
+    pace, asked = planned.pace, planned.size(planned.n)
+    sizes, needs = planned.sizes(), [planned.radius(radius) for radius in radii]
     seconds = asked.seconds + (training.seconds if training else 0.0)
     place = f"{pace.threads} threads" if device.type == "cpu" else device.type
     print_line(
         f"{model.name}, {shape_text(model.shape)} images, {place}: "
         f"{rate_text(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"
     )
-    print_line(f"σ {case.sigma:g}, α {case.alpha:g}, n0 {case.n0:,}, {case.bound}")
-    priced = case.price is not None
-    header = ("n", "largest radius", "per image", f"{case.images:,} images", "cost")
+    print_line(f"σ {planned.sigma:g}, α {planned.alpha:g}, n0 {planned.n0:,}, {planned.bound}")
+    priced = planned.price is not None
+    header = ("n", "largest radius", "per image", f"{planned.images:,} images", "cost")
     rows = [
         (
             f"{size.n:,}", _down(size.radius), duration(size.seconds_per_image),
@@ -264,22 +252,23 @@ def _print_plan(
         for size in sizes
     ]  # fmt: skip
     print_table(header[: 4 + priced], [row[: 4 + priced] for row in rows])
-    _print_radii(case, needs)
-    saved = case.saved_by_score()
+    _print_radii(planned, needs)
+    saved = planned.saved_by_score()
     print_line(f"--score saves {duration(saved)} for each image whose selected class is wrong.")
     if training:
-        _print_training(training, seconds, cost(seconds, case.price), case)
+        _print_training(training, seconds, cost(seconds, planned.price), planned)
     return {
         "target": model.name, "device": device.type, "threads": pace.threads,
-        "shape": list(model.shape), "sigma": case.sigma, "alpha": case.alpha, "bound": case.bound,
-        "n0": case.n0, "n": case.n, "images": case.images, "price": case.price,
+        "shape": list(model.shape), "sigma": planned.sigma, "alpha": planned.alpha,
+        "bound": planned.bound, "n0": planned.n0, "n": planned.n, "images": planned.images,
+        "price": planned.price,
         "samples_per_second": pace.samples_per_second, "preparation_seconds": pace.preparation,
         "sizes": sizes, "radii": needs, "saved_by_score": saved, "training": training,
-        "seconds": seconds, "cost": cost(seconds, case.price),
+        "seconds": seconds, "cost": cost(seconds, planned.price),
     }  # fmt: skip
 
 
-def _print_radii(case: "Case", needs: "list[RadiusBudget]") -> None:
+def _print_radii(planned: "PlannedCertification", needs: "list[RadiusBudget]") -> None:
     """What each radius needs, and how soon `certify --radius` decides it."""
     from macer.certification.budget import TRUE_RADII
 
@@ -298,20 +287,20 @@ def _print_radii(case: "Case", needs: "list[RadiusBudget]") -> None:
             continue
         likely = dict(zip(TRUE_RADII, need.early, strict=True))[1.5]
         print_line(
-            f"R = {need.radius:g}: {case.images:,} images robust to 1.5 R take "
+            f"R = {need.radius:g}: {planned.images:,} images robust to 1.5 R take "
             f"{duration(likely.seconds)} with it{_for(likely.cost)}."
         )
 
 
 def _print_training(
-    training: TrainingBudget, seconds: float, price: float | None, case: "Case"
+    training: TrainingBudget, seconds: float, price: float | None, planned: "PlannedCertification"
 ) -> None:
     print_line(
         f"Training {training.recipe}, without validation: {training.steps:,} steps at "
         f"{rate_text(training.samples_per_second)} samples/s,"
     )
     print_line(f"  {duration(training.seconds)}{_for(training.cost)}.")
-    print_line(f"Training, then n = {case.n:,}: {duration(seconds)}{_for(price)}.")
+    print_line(f"Training, then n = {planned.n:,}: {duration(seconds)}{_for(price)}.")
 
 
 def _for(cost: float | None) -> str:

@@ -1,12 +1,13 @@
 """`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from macer.cli.parameters import Code
 from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
@@ -15,6 +16,18 @@ from macer.system.errors import Mistake
 if TYPE_CHECKING:
     from macer.data.selection import Selection
     from macer.reporting.logs import CertificateLog
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Pictures on the page."""
+
+    data: Path | None = None
+    "Folder of the data sets, for pictures on the page of what the radius means."
+    attack: bool = False
+    "Attack the images of the pictures too, by the run's model: what it answers then."
+    code: Code = ()
 
 
 def report(
@@ -33,7 +46,7 @@ def report(
     pdf: Path | None = None,
     evidence: Path | None = None,
     radius: float | None = None,
-    data: Path | None = None,
+    pictures: Pictures = Pictures(),
     plot: Path | None = None,
     title: str | None = None,
     labels: Annotated[
@@ -72,8 +85,6 @@ def report(
         Write what one run's certificates show, with hashes and commands, as JSON to be signed.
     radius
         Radius of the verdict, which is printed too; the page and the evidence take σ by default.
-    data
-        Folder of the data sets, for pictures on the page of what the radius means.
     plot
         Draw radius–accuracy curves, PNG, PDF or SVG by the file's ending.
     title
@@ -93,7 +104,7 @@ def report(
         raise Mistake("logs must name at least one run or log file, got none")
     if csv + latex + markdown > 1:
         raise Mistake("choose one of --csv, --latex and --markdown")
-    _check_files(logs, html, pdf, evidence, data)
+    _check_files(logs, html, pdf, evidence, pictures)
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in read_logs(logs)]
     judged = verdicts(chosen, radius)
@@ -104,7 +115,7 @@ def report(
     elif title is not None or labels or envelope:
         raise Mistake("plot must be given with title, labels and envelope; add --plot FILE")
     if html or pdf:
-        _write_pages(chosen, logs, html, pdf, images, radius, data)
+        _write_pages(chosen, logs, html, pdf, images, radius, pictures)
     if evidence:
         _write_evidence(logs[0], chosen[0], evidence, images, radius)
     form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
@@ -128,7 +139,7 @@ def _write_pages(
     pdf: Path | None,
     images: "Selection",
     radius: float | None,
-    data: Path | None,
+    pictures: Pictures,
 ) -> None:
     """Write the page as HTML, as PDF, or as both."""
     from tempfile import TemporaryDirectory
@@ -138,7 +149,10 @@ def _write_pages(
 
     with TemporaryDirectory(prefix="macer-") as folder:
         page = html or Path(folder) / "page.html"
-        write_page_of(chosen, logs, page, images=images, radius=radius, data=data)
+        write_page_of(
+            chosen, logs, page, images=images, radius=radius,
+            data=pictures.data, code=pictures.code, attack=pictures.attack,
+        )  # fmt: skip
         if pdf:
             print_page(page, pdf)
 
@@ -148,15 +162,17 @@ def _check_files(
     html: Path | None,
     pdf: Path | None,
     evidence: Path | None,
-    data: Path | None,
+    pictures: Pictures,
 ) -> None:
     """Refuse files that cannot be written, and flags that would have no effect."""
     from macer.reporting.evidence import check_evidence_path
     from macer.reporting.print_page import check_pdf
     from macer.system.files import check_place
 
-    if data is not None and html is None and pdf is None:
+    if pictures.data is not None and html is None and pdf is None:
         raise Mistake("data must be given with html, for its pictures; add --html FILE")
+    if pictures.attack and pictures.data is None:
+        raise Mistake("data must be given with attack, whose images it attacks; add --data FOLDER")
     if pdf is not None:
         check_pdf(pdf)
         check_place(pdf)

@@ -96,6 +96,13 @@ def _parts(data: Any) -> _Parts:
 
 def _columns(data: Any) -> _Parts:
     """The columns of images and labels; the names of the classes, if the column has them."""
+    if isinstance(data.column_names, Mapping):  # Hugging Face's DatasetDict
+        raise Mistake(
+            f"data must be one split, got {', '.join(map(str, data.column_names))}; give each by "
+            'itself, such as data["train"] and test=data["test"]'
+        )
+    if not hasattr(data, "__len__"):
+        raise wrong("data", "a data set in memory", data, "load it without streaming")
     known = list(data.column_names)
     image, label = (
         next((name for name in names if name in known), None)
@@ -129,6 +136,7 @@ def _item(number: int, item: Any) -> tuple[Any, Any]:
 def _array(name: str, values: Any) -> np.ndarray:
     """The values as a NumPy array."""
     if isinstance(values, list | tuple):
+        _check_sizes(values)
         readable: Any = [_element(name, value) for value in values]
     else:
         readable = _element(name, values)
@@ -139,6 +147,18 @@ def _array(name: str, values: Any) -> np.ndarray:
             f"{name} must be an array, got {type(values).__name__} of parts of different shapes or "
             "types; make them the same"
         ) from None
+
+
+def _check_sizes(values: Sequence[Any]) -> None:
+    """Refuse photographs of several sizes or modes, with what makes them alike."""
+    kinds = {(*image.size, image.mode) for image in values if isinstance(image, Image.Image)}
+    if len(kinds) > 1:
+        first, second, *_ = (f"{width}×{height} {mode}" for width, height, mode in sorted(kinds))
+        raise Mistake(
+            f"images must have one size and mode, got {first} and {second}; "
+            'image.convert("RGB").resize((64, 64)) makes them alike, and so does a folder of '
+            "photographs with --size"
+        )
 
 
 def _element(name: str, value: Any) -> Any:
@@ -169,7 +189,10 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if not images.size:
         raise Mistake(f"images must not be empty, got shape {images.shape}")
     if images.ndim not in (3, 4):
-        raise Mistake(f"images must be {_SHAPE}, got shape {images.shape}; reshape them")
+        raise Mistake(
+            f"images must be {_SHAPE}, got shape {images.shape}; reshape them, or train tables and "
+            "series with macer.macer_loss in a loop of your own"
+        )
     images = images if images.ndim == 4 else images[:, None]
     if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
         raise Mistake(

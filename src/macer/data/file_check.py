@@ -57,7 +57,7 @@ def undamaged(split: Split) -> Split:
 
 
 def refuse_damaged(images: ImageFiles) -> None:
-    """Refuse files of which some are damaged, before hours are spent on the others."""
+    """Refuse damaged files before hours are spent on the others."""
     if damaged := _damaged(images, _looked_at(images)):
         more = f", and {len(damaged) - 1:,} others are damaged too" if len(damaged) > 1 else ""
         raise Mistake(

@@ -109,9 +109,9 @@ def middle_of(image: "ImageFile.ImageFile") -> np.ndarray:
 def part_of(image: "ImageFile.ImageFile", box: Box) -> "Image.Image":
     """A part of an opened image, resized to 224 × 224; for training alone.
 
-    A JPEG of which less is needed is decoded at 1/2, 1/4 or 1/8 of its size, as long as the part
-    keeps 224 pixels a side. Its pixels then differ a little from those of the whole image. Test
-    images are never read so: certificates are bound to their pixels.
+    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size where the part still keeps 224 pixels a side.
+    Its pixels then differ a little from those of the whole image. Test images are never read so:
+    certificates are bound to their pixels.
     """
     from PIL import Image
 

@@ -49,9 +49,8 @@ class Traits(NamedTuple):
     """What the header of a file says."""
 
     form: str  # such as JPEG
-    size: (
-        Size  # once it is upright, unless a PNG says only behind its pixels how it is to be turned
-    )
+    # Once it is upright, unless a PNG says only behind its pixels how it is to be turned.
+    size: Size
     grey: bool  # one channel of 8 or 16 bits
     converted: tuple[str, ...]  # what is done to it, in words
 
@@ -158,7 +157,8 @@ def traits(file: Path) -> Traits:
             "16-bit made 8-bit": deep,
             "transparent laid over white": not deep and transparent,
             "palette made RGB": image.mode in ("P", "PA"),
-            f"{image.mode} made RGB": image.mode in ("1", "LA", "CMYK", "YCbCr"),
+            "black and white made RGB": image.mode == "1",
+            f"{image.mode} made RGB": image.mode in ("LA", "CMYK", "YCbCr"),
         }
         form = {"MPO": "JPEG", "WEBP": "WebP"}.get(image.format or "", image.format or "")
         return Traits(
@@ -264,7 +264,7 @@ def _converted(image: "Image.Image", mode: str, file: str) -> "Image.Image":
 
 
 def _fitted(image: "Image.Image", size: Size, file: str) -> "Image.Image":
-    """The middle of the image, resized by the least factor with which it covers the size."""
+    """The middle of the image, after resizing it until it just covers the size."""
     from PIL.Image import Resampling
 
     height, width = size

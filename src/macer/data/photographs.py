@@ -80,7 +80,7 @@ class _Reader:
         headers, damaged = self._headers()
         shape = self._shape(headers)
         kept = [i for i, header in enumerate(headers) if header]
-        images = self._room(len(kept), shape)
+        images = self._empty_array(len(kept), shape)
         digests: dict[int, bytes] = {}
         turned: Counter[str] = Counter()
         read = self._each(self.folder, [self.listing.names[i] for i in kept], self._prepare(shape))
@@ -135,11 +135,11 @@ class _Reader:
         return (1 if all(header.grey for _, header in known) else 3, height, width)
 
     def _others_grey(self) -> bool:
-        """Whether the other split is grey; it is looked at as far as its first colour."""
+        """Whether the other split is grey; reading stops at its first image in colour."""
         found = self._each(self.other_folder, self.other.names, traits)
         return all(header.grey for header in found if isinstance(header, Traits))
 
-    def _room(self, count: int, shape: tuple[int, int, int]) -> np.ndarray:
+    def _empty_array(self, count: int, shape: tuple[int, int, int]) -> np.ndarray:
         if (needed := count * math.prod(shape)) > MAX_PIXELS:
             raise Mistake(
                 f"{self.folder} must take at most {MAX_PIXELS:,} bytes of memory, got {count:,} "

@@ -1,1 +1,1 @@
-"""Whole experiments: the paper's tables, comparisons, the demo, benchmarks."""
+"""Whole experiments: the paper's tables, comparisons, the demo, benchmarks, runs from Python."""

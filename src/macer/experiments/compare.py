@@ -261,7 +261,7 @@ def notes(entries: Sequence[Entry]) -> list[str]:
     seeds = len(entries[0].logs)
     return [
         f"{images} {which}, n = {thousands(log.n)}, α = {setting(log.alpha)}, "
-        f"{seeds} seed{'s' * (seeds > 1)}.",
+        f"{seeds} seed{'s' if seeds > 1 else ''}.",
         "± is one standard error over the images, each image's radius averaged over the seeds; "
         "differences are paired.",
         "passes: images that the network sees for each image in an epoch; "

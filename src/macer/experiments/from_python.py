@@ -152,7 +152,7 @@ def train(
     *,
     test: Data | None = None,
     device: torch.device | str = "cpu",
-    init: Path | str | None = None,
+    init: TrainedRun | Path | str | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     validation: Validation = Validation(),  # noqa: B008  immutable
@@ -160,6 +160,7 @@ def train(
     code: Collection[str] = (),
 ) -> TrainedRun:
     """Train a model and return its run; see `macer.training.loop.train` for the arguments."""
+    init = init.folder if isinstance(init, TrainedRun) else init
     model = loop.train(
         recipe, data, classes, folder, test=test, device=device, init=init, resume=resume,
         checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch, code=code,

@@ -21,7 +21,7 @@ import numpy as np
 from macer.audit.rescore import read_counts, rescored
 from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
-from macer.reporting.intervals import PRINTED, largest_radius
+from macer.reporting.intervals import PRINTED, radius_limit
 from macer.reporting.leaderboard import (
     COUNT,
     FIGURES,
@@ -67,8 +67,10 @@ def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any]
     for sigma in sigmas():
         here = [entry for entry in entries() if sigma in entry.sigmas]
         here = [entry for entry in here if entry.shipped or unshipped]
-        logs = {one.key: _log(one, sigma, folder if one.shipped else unshipped) for one in here}
-        chosen = {one.key: _by_runner_up(one, sigma) for one in here if one.ours}
+        logs = {
+            entry.key: _log(entry, sigma, folder if entry.shipped else unshipped) for entry in here
+        }
+        chosen = {entry.key: _by_runner_up(entry, sigma) for entry in here if entry.ours}
         for log in logs.values():
             check_log(log, sigma, logs[REFERENCE])
         kept = {entry.key for entry in here if entry.shipped}
@@ -94,7 +96,7 @@ def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> N
     for name, value in {"sigma": sigma, **SETTINGS}.items():
         if getattr(log, name) not in (None, value):
             raise Mistake(f"{name} of {log.name} must be {value}, got {getattr(log, name)}")
-    ceiling = largest_radius(sigma, SETTINGS["n"], SETTINGS["alpha"])
+    ceiling = radius_limit(sigma, SETTINGS["n"], SETTINGS["alpha"])
     if (largest := float(log.radius.max())) > ceiling * PRINTED:
         raise Mistake(
             f"radii of {log.name} must be at most {ceiling:.4f}, which sigma {sigma:g}, n and "

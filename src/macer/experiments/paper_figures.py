@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from macer.experiments.paper import Item, Row
-from macer.experiments.paper_logs import Stand
+from macer.experiments.paper_logs import ShownLog
 from macer.experiments.paper_runs import Reproduction
 from macer.reporting.curves import conditions, draw_steps
 from macer.reporting.figures import (
@@ -57,7 +57,7 @@ def _soft_panels(item: Item, entries: Sequence[Reproduction]) -> list[Panel]:
     """A panel for each model that has soft certificates; the user's own come first."""
     own = [(entry.row.name, entry.log, entry.soft) for entry in entries if entry.soft]
     shipped = [
-        (one.about, one.log, one.soft) for each in entries for one in each.stands if one.soft
+        (one.about, one.log, one.soft) for each in entries for one in each.shipped if one.soft
     ]
     panels: list[Panel] = [
         (title, partial(_draw_soft, log=log, soft=soft))
@@ -107,7 +107,7 @@ def _points(row: Row, item: Item) -> tuple[list[float], list[float]]:
     return [r for r, _ in known], [a for _, a in known]
 
 
-def _label(entry: Reproduction, one: Stand) -> str:
+def _label(entry: Reproduction, one: ShownLog) -> str:
     acr = average_certified_radius(one.log)
     return f"{entry.row.name} {one.of}: {acr:.3f} ({len(one.log.idx):,} images)"
 
@@ -126,10 +126,10 @@ def _draw_soft(axes: "Axes", *, log: CertificateLog, soft: Sequence[CertificateL
 def _caption(item: Item, entries: Sequence[Reproduction]) -> str:
     if item.soft_betas:
         own = [entry.log for entry in entries if entry.soft and entry.log]
-        return conditions(own or [one.log for e in entries for one in e.stands if one.soft])
+        return conditions(own or [one.log for e in entries for one in e.shipped if one.soft])
     logs = [one.log for entry in entries for one in entry.shown()]
     if not logs:
         return "points: the paper"
-    others = any(entry.stands for entry in entries)
+    others = any(entry.shipped for entry in entries)
     whose = "certificates that come with macer" if others else "here"
     return f"points: the paper · steps: {whose}, {conditions(logs)}"

@@ -58,8 +58,8 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Certificates of another model than the row's, or of the same one by others."""
+class ShownLog:
+    """A log beside a row's published figures, and in what its model differs from the row's."""
 
     of: str
     log: CertificateLog
@@ -89,7 +89,7 @@ def sources() -> list[Source]:
     return [Source(**{**one, "items": tuple(one.get("items", ()))}) for one in given]
 
 
-def stands(item: Item, row: Row, images: Selection, *, papers: bool) -> tuple[Stand, ...]:
+def shipped_logs(item: Item, row: Row, images: Selection, *, papers: bool) -> tuple[ShownLog, ...]:
     """The logs that come with macer for a row.
 
     Args:
@@ -107,7 +107,7 @@ def stands(item: Item, row: Row, images: Selection, *, papers: bool) -> tuple[St
     shown = [(source, _shown(whole[source.of], images, papers)) for source in found]
     return tuple(
         replace(
-            _stand(source, row, log, whole.get("authors")),
+            _shown_log(source, row, log, whole.get("authors")),
             soft=tuple(_soft_logs(source, item, images, papers)),
         )
         for source, log in shown
@@ -146,13 +146,15 @@ def _shown(log: CertificateLog, images: Selection, papers: bool) -> CertificateL
     return select(log, images) if held else None
 
 
-def _stand(source: Source, row: Row, log: CertificateLog, authors: CertificateLog | None) -> Stand:
+def _shown_log(
+    source: Source, row: Row, log: CertificateLog, authors: CertificateLog | None
+) -> ShownLog:
     recipe = source.train_recipe()
     sigma = row.train_recipe().sigma
     if log.sigma not in (None, sigma):
         raise Mistake(f"{source.file} must be of σ = {sigma:g}, got {log.sigma:g}")
     if recipe is None:
-        return Stand(source.of, log, source.about, source.about)
+        return ShownLog(source.of, log, source.about, source.about)
     both = differing(recipe, row.train_recipe())
     some = [name for name in _FOREMOST if name in both]
     brief = [_difference(name, *both[name]) for name in some]
@@ -162,7 +164,7 @@ def _stand(source: Source, row: Row, log: CertificateLog, authors: CertificateLo
     if source.seconds:
         about.append(f"{source.seconds:g} s of training on {source.hardware}")
     gain = paired_difference(log, authors) if authors is not None else None
-    return Stand(
+    return ShownLog(
         source.of, log, ", ".join(brief), "; ".join(about), recipe.epochs, source.seconds, gain
     )
 

@@ -1,6 +1,6 @@
 """The paper's rows reproduced: trained and certified, or read from the runs that are there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -12,8 +12,9 @@ from macer.certification.settings import check_settings
 from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.experiments.compare import Examination, certified
+from macer.experiments.estimate import Work, measured
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
-from macer.experiments.paper_logs import Stand, plain_setting, stands, why_not
+from macer.experiments.paper_logs import ShownLog, plain_setting, shipped_logs, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -33,14 +34,14 @@ class Reproduction:
     epochs: int | None = None  # of our training
     speed: Mapping[str, float] = field(default_factory=dict)  # of our training
     remark: str = ""  # what to know of our training, or why there are no certificates
-    stands: tuple[Stand, ...] = ()  # where there are none: what comes with macer
+    shipped: tuple[ShownLog, ...] = ()  # where there are none: what comes with macer
     why: str = ""  # why no training of ours is as the paper has it
 
-    def shown(self) -> tuple[Stand, ...]:
+    def shown(self) -> tuple[ShownLog, ...]:
         """What stands beside the paper's figures: the run's certificates, or what macer has."""
         if self.log is None:
-            return self.stands
-        return (Stand("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
+            return self.shipped
+        return (ShownLog("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
 
 
 def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Reproduction]:
@@ -49,12 +50,14 @@ def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Repro
     A row without certificates there has those that come with macer.
     """
     found = [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
-    return [one if one.log else _with_stands(one, item, images) for one in found]
+    return [one if one.log else _with_shipped_logs(one, item, images) for one in found]
 
 
-def _with_stands(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
+def _with_shipped_logs(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
     papers, chosen = images is papers_images, images(one.row.train_recipe().dataset)
-    return replace(one, stands=stands(item, one.row, chosen, papers=papers), why=why_not(one.row))
+    return replace(
+        one, shipped=shipped_logs(item, one.row, chosen, papers=papers), why=why_not(one.row)
+    )
 
 
 def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ...]) -> Reproduction:
@@ -116,8 +119,15 @@ def reproduce(
         dataset: _examination(dataset, images(dataset), settings, item.soft_betas, data)
         for dataset in dict.fromkeys(recipe.dataset for recipe in recipes.values())
     }
-    note(_extent(recipes, exams))
     training = cache(lambda dataset: _training(dataset, data))
+    works = [
+        _left(runs / run, recipe, exams[recipe.dataset].indices())
+        for run, recipe in recipes.items()
+    ]
+    note(_extent(works))
+    if any(work.epochs or work.images for work in works):
+        taken = measured(works, training, settings=settings, betas=item.soft_betas, device=device)
+        note(f"measured here, they take {taken}")
     for run, recipe in recipes.items():
         note(f"{run}: {recipe.epochs} epochs")
         split, classes = training(recipe.dataset)
@@ -125,15 +135,19 @@ def reproduce(
         certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
 
 
-def _extent(recipes: Mapping[str, TrainRecipe], exams: Mapping[str, Examination]) -> str:
-    """How much there is to do, if nothing of it is done yet."""
-    counts = {dataset: len(exam.indices()) for dataset, exam in exams.items()}
-    images = sum(counts[recipe.dataset] for recipe in recipes.values())
-    epochs = sum(recipe.epochs for recipe in recipes.values())
-    return (
-        f"{len(recipes)} models: {epochs:,} epochs of training, then {images:,} images to certify; "
-        "`macer plan --train RECIPE` says how long one takes"
-    )
+def _left(folder: Path, recipe: TrainRecipe, indices: Sequence[int]) -> Work:
+    """What is left to do of a model: epochs that were not recorded, images without certificates."""
+    run, journal = Run(folder), folder / JOURNAL
+    epochs = len(run.read_metrics()) if run.manifest.is_file() else 0
+    known = read_journal(journal).records if journal.is_file() else {}
+    images = sum(idx not in known for idx in indices)
+    return Work(recipe, max(recipe.epochs - epochs, 0), images)
+
+
+def _extent(works: Sequence[Work]) -> str:
+    """How much there is left to do."""
+    epochs, images = sum(work.epochs for work in works), sum(work.images for work in works)
+    return f"{len(works)} models: {epochs:,} epochs of training, then {images:,} images to certify"
 
 
 def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:

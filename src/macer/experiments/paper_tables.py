@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from macer.experiments.paper import Item, Row
-from macer.experiments.paper_logs import Stand
+from macer.experiments.paper_logs import ShownLog
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.reporting.curves import conditions
@@ -38,12 +38,14 @@ Cells = tuple[list[str], list[list[str]]]
 
 def cells(item: Item, entries: Sequence[Reproduction]) -> Cells:
     """An item's header and rows."""
-    return {"scores": _scores, "time": _times, "settings": _settings}[item.shows](item, entries)
+    if item.shows == "scores":
+        return _scores(item.radii, entries)
+    return _times(entries) if item.shows == "time" else _settings(entries)
 
 
-def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _scores(radii: Sequence[float], entries: Sequence[Reproduction]) -> Cells:
     timed = any(entry.row.hours for entry in entries)
-    header = ["model", "σ", "of", *map(radius_text, item.radii), "ACR"]
+    header = ["model", "σ", "of", *map(radius_text, radii), "ACR"]
     if timed:
         header += ["epochs", "hours"]
     lines, ends = [], []
@@ -54,14 +56,14 @@ def _scores(item: Item, entries: Sequence[Reproduction]) -> Cells:
         lines.append([*line, *_papers_time(entry.row)[1:]] if timed else line)
         ends.append(_PAPERS_END)
         for row in entry.shown():
-            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, item.radii)]
+            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, radii)]
             line = [name, sigma, row.of, *accuracies, _acr(row.log)]
             lines.append([*line, *_our_time(row)[1:]] if timed else line)
             ends.append(_end(row))
     return _with_ends(header, lines, ends, entries)
 
 
-def _times(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _times(entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
     lines, ends = [], []
     for entry in entries:
@@ -77,7 +79,7 @@ def _times(item: Item, entries: Sequence[Reproduction]) -> Cells:
 _PAPERS_END = ["500", ""]
 
 
-def _end(row: Stand) -> list[str]:
+def _end(row: ShownLog) -> list[str]:
     return [images_of_log(row.log), row.differs]
 
 
@@ -88,7 +90,7 @@ def _with_ends(
     entries: Sequence[Reproduction],
 ) -> Cells:
     """With the images and the differences of each line, where some are of other models."""
-    if not any(entry.stands for entry in entries):
+    if not any(entry.shipped for entry in entries):
         return header, lines
     longer = [[*line, *end] for line, end in zip(lines, ends, strict=True)]
     return [*header, "images", "what differs"], longer
@@ -100,7 +102,7 @@ def _papers_time(row: Row) -> list[str]:
     return [seconds, setting(row.epochs), "" if row.hours is None else f"{row.hours:.2f}"]
 
 
-def _our_time(row: Stand) -> list[str]:
+def _our_time(row: ShownLog) -> list[str]:
     """Seconds per epoch, epochs and hours; ? where they are not known."""
     if row.epochs is None or row.seconds is None:
         return ["?", setting(row.epochs), "?"]
@@ -119,7 +121,7 @@ _SETTINGS = {
 }
 
 
-def _settings(item: Item, entries: Sequence[Reproduction]) -> Cells:
+def _settings(entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
     lines = []
     for entry in entries:
@@ -160,12 +162,12 @@ class Model:
     epochs: int | None  # of the training here
     seconds: float | None
     remark: str
-    stands: tuple["Standing", ...]
+    stands: tuple["ShippedScores", ...]
     why: str
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShippedScores:
     """Certificates that come with macer and stand beside a row, for programs."""
 
     of: str
@@ -195,7 +197,7 @@ def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
         seconds=entry.speed.get("seconds"),
         remark=entry.remark,
         stands=tuple(
-            Standing(
+            ShippedScores(
                 of=one.of,
                 scores=tabulate([one.log], radii).rows[0],
                 epochs=one.epochs,
@@ -203,7 +205,7 @@ def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
                 about=one.about,
                 gain=one.gain,
             )
-            for one in entry.stands
+            for one in entry.shipped
         ),
         why=entry.why,
     )
@@ -217,15 +219,15 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
-    told = [*_conditions(entries), *dict.fromkeys(remarks), *_of_stands(entries)]
-    return [papers, *told, *_reasons(entries)]
+    of_logs = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
+    return [papers, *of_logs, *_reasons(entries)]
 
 
-def _of_stands(entries: Sequence[Reproduction]) -> list[str]:
+def _of_shipped_logs(entries: Sequence[Reproduction]) -> list[str]:
     """What to know of each model that is not the row's own; the same is said once."""
     texts: dict[str, list[str]] = {}
     for entry in entries:
-        for one in entry.stands:
+        for one in entry.shipped:
             gain = ""
             if one.gain:
                 plus = with_error(one.gain.difference, one.gain.standard_error)
@@ -262,7 +264,7 @@ def _conditions(entries: Sequence[Reproduction]) -> list[str]:
 
 def _shared_settings(entries: Sequence[Reproduction]) -> list[str]:
     """n and α of the certificates that come with macer; their images stand in the table."""
-    logs = [one.log for entry in entries for one in entry.stands]
+    logs = [one.log for entry in entries for one in entry.shipped]
     if not logs:
         return []
     _, shared = conditions(logs).split(" · ", 1)

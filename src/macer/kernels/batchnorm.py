@@ -12,8 +12,8 @@ written once; backwards x and dy are read twice and dx is written once. Each dir
 kernels: sums over the rows of a tile, a row being a pixel; what follows from them, per channel;
 the result. Tensors are channels last; sums are float32.
 
-In eval mode, in which a network is attacked, m and v are the running averages, which are
-constants: no sums are needed, and each direction is one kernel. w and b get no gradient.
+A network is attacked in eval mode. There m and v are the running averages, which are constants:
+no sums are needed, and each direction is one kernel. w and b get no gradient.
 
     dx = w / √(v + ε) · dz,  dshortcut = dz
 

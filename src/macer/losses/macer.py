@@ -1,6 +1,7 @@
 """Algorithm 1: the MACER objective."""
 
 import math
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -72,7 +73,10 @@ def macer_loss(
     for name, value in (("logits", logits), ("labels", labels)):
         require_type(name, value, Tensor, "a tensor", "convert it with torch.as_tensor")
     _check_shapes(logits, labels)
-    check_ranges(_RANGES, {"sigma": sigma, "lam": lam, "gamma": gamma, "beta": beta})
+    settings = {"sigma": sigma, "lam": lam, "gamma": gamma, "beta": beta}
+    for name, setting in settings.items():
+        require_type(name, setting, (Real, Tensor), "a number")
+    check_ranges(_RANGES, settings)
     return macer_losses(logits, labels, sigma=sigma, lam=lam, gamma=gamma, beta=beta).mean()
 
 

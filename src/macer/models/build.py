@@ -18,7 +18,7 @@ Shape = tuple[int, int, int]
 
 
 class Logits(nn.Sequential):
-    """Layers in sequence, the last of which returns an object with `.logits`."""
+    """Layers in sequence; the last one returns an object with `.logits`."""
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits (images, classes) alone."""
@@ -141,9 +141,9 @@ def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
     except Mistake:
         raise
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        told = _last_line(error) if isinstance(error, torch.jit.Error) else first_line(error)
+        reason = _last_line(error) if isinstance(error, torch.jit.Error) else first_line(error)
         raise Mistake(
-            f"model {name!r} does not take {shape_text(shape)} images: {told}; "
+            f"model {name!r} does not take {shape_text(shape)} images: {reason}; "
             "choose another model or another data set"
         ) from error
     finally:
@@ -152,7 +152,7 @@ def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
 
 
 def _last_line(error: Exception) -> str:
-    """What TorchScript's interpreter says at the end, after where it was."""
+    """The reason that TorchScript's interpreter gives at the end, below its trace."""
     return str(error).strip().splitlines()[-1].removeprefix("RuntimeError: ")
 
 

@@ -25,10 +25,10 @@ def as_network(model: Classifier, num_classes: int | None = None) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
     if isinstance(model, type) or not callable(model):
-        name = model.__name__ if isinstance(model, type) else type(model).__name__
+        kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise Mistake(
             "the model must be an nn.Module or a callable from a batch to logits or labels, such "
-            f"as classifier.predict_proba, got {'the class ' * isinstance(model, type)}{name}"
+            f"as classifier.predict_proba, got {kind}"
         )
     return CallableNetwork(model, num_classes)
 

@@ -1,4 +1,4 @@
-"""Denoisers that stand before a classifier, by name in `DENOISERS`.
+"""Denoisers before a classifier, by name in `DENOISERS`.
 
 [Salman+20]  Denoised Smoothing: A Provable Defense for Pretrained Classifiers. NeurIPS 2020.
 [Zhang+17]   Beyond a Gaussian Denoiser: Residual Learning of Deep CNN for Image Denoising. IEEE

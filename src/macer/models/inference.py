@@ -11,12 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from macer.kernels.agreement import agree, few_images
 from macer.kernels.fuse_inference import fused
-from macer.kernels.graph import (
-    Layers,
-    called_and_read_once,
-    is_call_of,
-    made_of_torch,
-)
+from macer.kernels.graph import Layers, called_and_read_once, is_call_of, made_of_torch
 from macer.kernels.layers import FloatLinear
 from macer.kernels.padding import padded
 from macer.models.modes import has_hooks

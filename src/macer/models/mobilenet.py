@@ -73,7 +73,7 @@ class MobileNetV2(nn.Module):
     """MobileNetV2 of width 1 for photographs. [Sandler+18, table 2]
 
     Args:
-        same: pad as TensorFlow does, in which the published weights were trained.
+        same: pad as TensorFlow does; the published weights were trained so.
     """
 
     def __init__(self, *, num_classes: int, channels: int, same: bool) -> None:

@@ -1,4 +1,4 @@
-"""ONNX files: what stands in a graph is checked before onnxruntime reads it.
+"""ONNX files: a graph is checked before onnxruntime reads it.
 
 A graph of the standard operators is data: it computes, and opens nothing. Two things in a file
 reach out of it, and both are refused: tensors kept in other files, and operators that are not of
@@ -17,7 +17,7 @@ from macer.system.text import shape_text
 from macer.system.user_code import first_line
 
 DOMAINS = {"", "ai.onnx", "ai.onnx.ml"}  # of the standard's own operators
-MOST_NESTED = 100  # messages in messages, as protobuf itself has it
+MOST_NESTED = 100  # messages within messages; protobuf's own limit
 
 # The messages in each message of onnx.proto, by the numbers of their fields.
 _MESSAGES: dict[str, dict[int, str]] = {
@@ -38,7 +38,7 @@ _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
 
 
 class OnnxNetwork(nn.Module):
-    """A network that has onnxruntime compute an ONNX graph, on a CPU and in its own precision."""
+    """A network that computes an ONNX graph by onnxruntime, on a CPU in the graph's precision."""
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class OnnxNetwork(nn.Module):
         """The logits (images, classes) of a batch, on its device."""
         self._check_shape(tuple(images.shape[1:]))
         rows = np.ascontiguousarray(images.detach().cpu().float().numpy())
-        alone = isinstance(self.shape[0], int)
-        parts = np.split(rows, len(rows)) if alone else [rows]
+        one_by_one = isinstance(self.shape[0], int)
+        parts = np.split(rows, len(rows)) if one_by_one else [rows]
         try:
             answers = [self.session.run(None, {self.input: part})[0] for part in parts]
         except Exception as error:  # onnxruntime's, which have no class in common
@@ -81,7 +81,7 @@ class OnnxNetwork(nn.Module):
             size == own for size, own in zip(shape, taken, strict=True) if isinstance(own, int)
         )
         if not fits:
-            expected = "×".join(str(size) for size in taken)
+            expected = shape_text(taken)
             raise Mistake(
                 f"{self.name} must take the data set's images, {shape_text(shape)}, got a graph "
                 f"for {expected or 'no images'}; choose another --dataset or --size"

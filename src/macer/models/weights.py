@@ -23,7 +23,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from macer.models.tensor_files import read_safetensors
+from macer.models.tensor_files import network_named, read_safetensors
 from macer.models.torch_files import read_torch_file
 from macer.system.errors import Mistake
 from macer.system.files import read_file
@@ -75,7 +75,7 @@ def read_weights(path: Path) -> Weights:
     content = read_file(path)  # once, so that the hash belongs to the tensors
     saved = _saved_mapping(path, content)
     tensors = _state_dict(path, saved)
-    architecture = saved.get("arch")
+    architecture = saved.get("arch", network_named(content))
     return Weights(
         path,
         hashlib.sha256(content).hexdigest(),

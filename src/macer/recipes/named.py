@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import takewhile
@@ -24,7 +25,12 @@ LARGEST_RECIPE = 1 << 14  # bytes; the time that a key of many parts takes grows
 
 def recipe_names() -> list[str]:
     """The names of the recipes that come with the package, such as paper/cifar10-0.25."""
-    return sorted(_walk(RECIPES))
+    return list(_shipped_names())
+
+
+@cache  # a command asks for the names hundreds of times
+def _shipped_names() -> tuple[str, ...]:
+    return tuple(sorted(_walk(RECIPES)))
 
 
 def _walk(folder: Traversable, prefix: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Recipes of older runs, in which the settings of every loss stood side by side.
+"""Recipes of older runs: the settings of all losses were fields, side by side.
 
 A manifest in this flat form is still read, so that a run that began then goes on. A recipe's file
 in this form is refused, with a line that says how to write it now.

@@ -21,7 +21,8 @@ def class_names(path: Path, contents: Contents | None) -> tuple[str, ...]:
         path: a folder of certificates, or a log file.
         contents: of the journal in the folder, if there is one.
     """
-    from macer.data.sets import DATASETS  # loads rich
+    from macer.data.file_lists import list_of_files  # both load rich
+    from macer.data.sets import DATASETS
 
     if contents is None or not contents.records:
         return ()
@@ -30,7 +31,7 @@ def class_names(path: Path, contents: Contents | None) -> tuple[str, ...]:
     places = (
         known.classes if known else (),
         _names_in_model_file(path / MODEL),
-        _names_in_file_list(path / f"files-{contents.header.split}.tsv"),
+        _names_in_file_list(list_of_files(path, contents.header.split)),
     )
     names = next(filter(None, places), ())
     return names if len(names) == len(first.certificate.selection) else ()
@@ -70,5 +71,5 @@ def _names_in_model_file(file: Path) -> tuple[str, ...]:
 def class_text(label: int, names: tuple[str, ...], *facts: str) -> str:
     """A class as people read it: its number, its name where that says more, and facts about it."""
     name = names[label] if label < len(names) else ""
-    told = [*([] if name in ("", str(label)) else [name]), *facts]
-    return f"{label} ({', '.join(told)})" if told else f"{label}"
+    known = [*([] if name in ("", str(label)) else [name]), *facts]
+    return f"{label} ({', '.join(known)})" if known else f"{label}"

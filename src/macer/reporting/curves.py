@@ -178,5 +178,5 @@ def _labels(logs: Sequence[CertificateLog]) -> list[str]:
 
 
 def _mark(log: CertificateLog) -> str:
-    """What stands beside the ACR of a log whose bound or level was chosen afterwards."""
+    """The mark beside the ACR of a log whose bound or level was chosen afterwards."""
     return " (level chosen afterwards)" if log.level == "chosen" else ""

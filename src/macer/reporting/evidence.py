@@ -17,7 +17,7 @@ from macer.reporting.provenance import Provenance, provenance, versions_of
 from macer.reporting.verdict import class_verdicts, verdicts
 from macer.runs.names import JOURNAL, MANIFEST, TABLE
 from macer.system.errors import Mistake
-from macer.system.files import sha256_of_file, write_file
+from macer.system.files import check_ending, sha256_of_file, write_file
 
 SCHEMA = 1
 
@@ -92,7 +92,7 @@ def evidence(run: Source, images: Selection, radius: float | None = None) -> dic
         "verdict": known,
         "settings": settings(run.header),
         "images": _images(run, images),
-        "classes": [asdict(one) for one in class_verdicts(run.log, verdict.radius)],
+        "classes": [asdict(each) for each in class_verdicts(run.log, verdict.radius)],
         "hashes": hashes(run),
         "versions": versions(run),
         "training": run.model and run.model.training(),
@@ -142,7 +142,7 @@ def hashes(run: Source) -> dict[str, str | None]:
 
 
 def versions(run: Source) -> dict[str, Any]:
-    """With what the certificates were made, and the model."""
+    """The versions that made the certificates, and those that made the model."""
     made = {"macer": run.header.macer, "torch": run.header.torch, "cpu": run.header.cpu}
     return {"certified": made, "trained": versions_of(run.folder)}
 
@@ -201,5 +201,4 @@ def write_evidence(document: Mapping[str, Any], path: Path) -> None:
 
 def check_evidence_path(path: Path) -> None:
     """Refuse a path that is no file of JSON, so that nothing else is overwritten."""
-    if path.suffix.lower() != ".json":
-        raise Mistake(f"path of evidence must end in .json, got {str(path)!r}")
+    check_ending(path, "evidence", ".json")

@@ -59,7 +59,7 @@ def check_evidence(document: Mapping[str, Any], folder: Path) -> None:
 
 
 def _asked_by(document: Mapping[str, Any]) -> tuple[Selection, float | None]:
-    """The images and the radius that the evidence was asked for with."""
+    """The images and the radius that the evidence was made for."""
     try:
         parts = [document["images"][name] for name in ("start", "stop", "skip")]
         verdict = document["verdict"]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from macer.system.errors import Mistake
-from macer.system.files import check_place, write_file
+from macer.system.files import check_ending, check_place, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +30,7 @@ SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "macer"}
 
 def check_picture(path: Path) -> None:
     """Refuse a file that is neither PNG, PDF nor SVG by its ending, or that cannot be written."""
-    if path.suffix.lower() not in _LEFT_OUT:
-        raise Mistake(f"path of a plot must end in .png, .pdf or .svg, got {str(path)!r}")
+    check_ending(path, "a plot", *_LEFT_OUT)
     check_place(path)
 
 

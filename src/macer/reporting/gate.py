@@ -30,8 +30,8 @@ from macer.reporting.texts import thousands, with_noun
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, clopper_pearson_upper
 from macer.system.errors import Mistake
 
-# The share of the level that bounds how many images are lost; the rest bounds how they compare with
-# those that are gained, on which more depends if builds differ in many images.
+# This share of the level bounds how many images are lost. The rest bounds how they compare with the
+# gained ones, which matters more if builds differ in many images.
 _LOST_SHARE = 0.1
 
 # A table has radii rounded down to six decimals.

@@ -68,7 +68,7 @@ def _keys(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _least_width(cell: str) -> int:
-    """The fewest characters in which a cell can stand: its own if short, else its longest piece."""
+    """The least width of a cell: that of its text if this is short, else of its longest piece."""
     whole = cell_len(cell)
     return whole if whole <= SHORT else max(cell_len(piece.rstrip()) for piece in _pieces(cell))
 
@@ -78,12 +78,19 @@ def _pieces(cell: str) -> list[str]:
 
 
 def _blocks(least: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """The columns of each block: those that tell the rows apart, and as many others as fit."""
+    """The columns of each block: those that tell the rows apart, and as many others as fit.
+
+    A last column that would stand alone takes the one before it along, if that leaves two there.
+    """
     blocks = [list(range(keys))]
     for i in range(keys, len(least)):
         if len(blocks[-1]) > keys and _total([least[j] for j in [*blocks[-1], i]]) > width:
             blocks.append(list(range(keys)))
         blocks[-1].append(i)
+    if len(blocks) > 1 and len(blocks[-1]) == keys + 1 and len(blocks[-2]) > keys + 2:
+        together = [*blocks[-1][:keys], blocks[-2][-1], blocks[-1][-1]]
+        if _total([least[j] for j in together]) <= width:
+            blocks[-2:] = [blocks[-2][:-1], together]
     return blocks
 
 

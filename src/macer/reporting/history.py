@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from macer.reporting import markup
 from macer.reporting.figures import (
@@ -23,7 +23,10 @@ from macer.runs.run import Metrics, Run
 from macer.system.errors import Mistake
 from macer.system.text import one_line
 from macer.training.speed import epoch_seconds
-from macer.training.validation import largest_radius
+from macer.training.validation import largest_estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Looks of each run in a table for people; CSV has all looks.
 MOST_LOOKS = 12
@@ -152,7 +155,7 @@ def notes(histories: Sequence[History]) -> list[str]:
 def _images_and_votes(history: History) -> str:
     if history.votes is None:
         return f"{history.images:,} images, votes not recorded"
-    largest = largest_radius(history.sigma, history.votes)
+    largest = largest_estimate(history.sigma, history.votes)
     return (
         f"{history.images:,} images, {history.votes} votes each, so no radius above {largest:.3f}"
     )
@@ -160,6 +163,11 @@ def _images_and_votes(history: History) -> str:
 
 def plot(histories: Sequence[History], path: Path) -> None:
     """Draw held-out radii over epochs and over seconds into a PNG, PDF or SVG file."""
+    save_picture(draw(histories), path)
+
+
+def draw(histories: Sequence[History]) -> "Figure":
+    """A figure of held-out radii over epochs and over seconds."""
     labels = [
         f"{one_line(history.name)}: {history.looks[-1].radius:.3f} after "
         f"{history.looks[-1].seconds:,.0f} s"
@@ -185,7 +193,7 @@ def plot(histories: Sequence[History], path: Path) -> None:
         axes.set_ylim(bottom=0)
     add_title(left, _title(histories))
     add_legend(figure, lines, labels)
-    save_picture(figure, path)
+    return figure
 
 
 def _title(histories: Sequence[History]) -> str:

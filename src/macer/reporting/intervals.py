@@ -23,7 +23,6 @@ from macer.smoothing.confidence import (
 SIDE = 0.025  # the level of each of an interval's two ends
 PRINTED = 1.005  # other logs of the field have radii of three digits, rounded up or down
 
-
 # What a table with intervals says below.
 INTERVALS_NOTE = (
     "In parentheses: 95% intervals over the images, Clopper–Pearson's of an accuracy and empirical "
@@ -32,7 +31,7 @@ INTERVALS_NOTE = (
 
 
 class Interval(NamedTuple):
-    """Two ends of which one is wrong with probability 0.05 at most."""
+    """Two ends; with probability 0.05 at most, one of them is wrong."""
 
     low: float
     high: float
@@ -57,7 +56,7 @@ def share_intervals(counts: ArrayLike, images: int) -> tuple[Interval, ...]:
     return tuple(map(Interval, low.tolist(), high.tolist()))
 
 
-def largest_radius(sigma: float, n: int, alpha: float) -> float:
+def radius_limit(sigma: float, n: int, alpha: float) -> float:
     """The largest radius that n samples can certify at level α, whatever the bound.
 
     R = σΦ⁻¹(α^{1/n})
@@ -74,12 +73,12 @@ def acr_interval(log: CertificateLog) -> Interval | None:
     X = radius · 1[predict = label] / R,  R = σΦ⁻¹(α^{1/n})
     R · (z̲(X), 1 − z̲(1 − X)),  z̲ of [Zhai+20, Appendix A, Thm. 3] at each side's level
 
-    R is the largest radius, see `largest_radius`. None where R is not known, or exceeded, and for
+    R is the largest radius, see `radius_limit`. None where R is not known, or exceeded, and for
     one image.
     """
     if log.sigma is None or log.n is None or log.alpha is None or len(log.idx) < 2:
         return None
-    largest = largest_radius(log.sigma, log.n, log.alpha)
+    largest = radius_limit(log.sigma, log.n, log.alpha)
     radii = log.radius * log.correct
     if not radii.max() <= PRINTED * largest:
         return None

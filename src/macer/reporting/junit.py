@@ -5,15 +5,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from macer.reporting.gate import Requirement
-from macer.system.errors import Mistake
-from macer.system.files import check_place, write_file
+from macer.system.files import check_ending, check_place, write_file
 from macer.system.text import one_line
 
 
 def check_junit(path: Path) -> None:
     """Refuse a file that is not XML by its ending, or that cannot be written."""
-    if path.suffix.lower() != ".xml":
-        raise Mistake(f"path of a JUnit file must end in .xml, got {str(path)!r}")
+    check_ending(path, "a JUnit file", ".xml")
     check_place(path)
 
 

@@ -20,7 +20,7 @@ FOLDER = files("macer") / "assets" / "leaderboard"
 FIGURES = ("figures.json", "figures-only.json")
 
 Images = Literal["every-5th", "all"]
-IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every so manieth test image
+IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every 5th test image, or every one
 COUNT = 10_000  # test images of CIFAR-10
 
 REFERENCE = "macer"  # the method that differences are to, beside the best published one
@@ -156,17 +156,18 @@ def boards(sigma: float | None = None, images: Images | Literal["both"] = "both"
     """The boards of every σ, or of one; those of every 5th image first."""
     known = sigmas()
     if sigma is not None and sigma not in known:
-        choice = ", ".join(f"{one:g}" for one in known)
+        choice = ", ".join(f"{level:g}" for level in known)
         raise Mistake(f"sigma must be one of {choice}, got {sigma:g}")
     kinds = [kind for kind in IMAGES if images in (kind, "both")]
-    return [board(one, kind) for kind in kinds for one in known if sigma in (None, one)]
+    return [board(level, kind) for kind in kinds for level in known if sigma in (None, level)]
 
 
 def board(sigma: float, images: Images) -> Board:
     """The methods that have logs of these images, ranked."""
     here = {entry.key: entry for entry in entries() if sigma in entry.sigmas}
-    scores = [one for one in _scores() if (one.sigma, one.images) == (sigma, images)]
-    best = max((one for one in scores if not here[one.method].ours), key=lambda one: one.acr).method
+    scores = [score for score in _scores() if (score.sigma, score.images) == (sigma, images)]
+    published = [score for score in scores if not here[score.method].ours]
+    best = max(published, key=lambda score: score.acr).method
     rows = [
         _row(place, score, here[score.method], best)
         for place, score in ranked(scores, {key: entry.name for key, entry in here.items()})
@@ -187,8 +188,8 @@ def ranked(scores: Sequence[Score], names: Mapping[str, str]) -> list[tuple[int,
 
     Methods whose ACRs have the same three decimals share a rank and stand by their names.
     """
-    ordered = sorted(scores, key=lambda one: (-round(one.acr, 3), names[one.method].lower()))
-    shown = [round(one.acr, 3) for one in ordered]
+    ordered = sorted(scores, key=lambda score: (-round(score.acr, 3), names[score.method].lower()))
+    shown = [round(score.acr, 3) for score in ordered]
     return [(shown.index(acr) + 1, score) for acr, score in zip(shown, ordered, strict=True)]
 
 

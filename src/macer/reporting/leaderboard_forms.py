@@ -20,7 +20,7 @@ from macer.system.text import NO_BREAK, unbroken
 Line = tuple[str, ...]
 
 
-class Grid(NamedTuple):
+class TextTable(NamedTuple):
     """A table of text."""
 
     header: Line
@@ -28,6 +28,11 @@ class Grid(NamedTuple):
 
 
 TITLE = "Leaderboard: certified ℓ₂ robustness on CIFAR-10"
+LEAD = (
+    "Randomized smoothing, single models, no extra data; each row is from a log of certificates, "
+    "image by image. ACR is the average certified radius. Columns 0.00, 0.25 …: certified accuracy "
+    "at that radius."
+)
 WHICH = {"every-5th": "every 5th test image", "all": "all test images"}
 
 NOTES = (
@@ -52,7 +57,7 @@ WITHOUT_OURS = (
 
 
 def title(board: Board) -> str:
-    """What a board is of: σ, images, n0, n, α."""
+    """The title of a board: its σ, images, n0, n, α."""
     return (
         f"σ {setting(board.sigma)}: {WHICH[board.images]} ({board.count:,}), n0 = {board.n0}, "
         f"n = {board.n:,}, α = {board.alpha:g}"
@@ -65,7 +70,7 @@ def radii(board: Board) -> list[int]:
     return list(range(0, last + 1, 1 if last <= 10 else 2))
 
 
-def scores(board: Board) -> Grid:
+def scores(board: Board) -> TextTable:
     """Ranks, ACRs by both bounds, and differences."""
     names = {row.method: row.name for row in board.rows}
     daggers = any(row.runner_up for row in board.rows)
@@ -75,21 +80,21 @@ def scores(board: Board) -> Grid:
     for row in board.rows:
         acr = with_error(row.acr, row.standard_error)
         line = (name_text(row), str(row.rank), acr, *([_dagger(row)] if daggers else []))
-        rows.append(line + tuple(_difference(one) for one in differences(row, board)))
-    return Grid(header, rows)
+        rows.append(line + tuple(map(_difference, differences(row, board))))
+    return TextTable(header, rows)
 
 
-def accuracies(board: Board) -> Grid:
+def accuracies(board: Board) -> TextTable:
     """Certified accuracy at the radii of a board."""
     shown = radii(board)
     rows = [
         (name_text(row), str(row.rank), *accuracy_texts(row.accuracies[i] for i in shown))
         for row in board.rows
     ]
-    return Grid(("method", "#", *(radius_text(RADII[i]) for i in shown)), rows)
+    return TextTable(("method", "#", *(radius_text(RADII[i]) for i in shown)), rows)
 
 
-def origins(boards: Sequence[Board]) -> list[Grid]:
+def origins(boards: Sequence[Board]) -> list[TextTable]:
     """Trainings, with the commands of our models, then with the addresses of published logs.
 
     80 columns wide at most, so that no terminal folds a command or an address.
@@ -98,7 +103,7 @@ def origins(boards: Sequence[Board]) -> list[Grid]:
     return [grid for grid in grids if grid.rows]
 
 
-def _origins(boards: Sequence[Board], *, ours: bool) -> Grid:
+def _origins(boards: Sequence[Board], *, ours: bool) -> TextTable:
     """Each training and where its certificates come from, with the σ that this holds for."""
     found: dict[Line, set[float]] = {}
     for board in boards:
@@ -110,7 +115,7 @@ def _origins(boards: Sequence[Board], *, ours: bool) -> Grid:
         (line[0], ", ".join(map(setting, sorted(found[line]))), *line[1:])
         for line in sorted(found, key=lambda line: (line[0].lower(), min(found[line])))
     ]
-    return Grid(("method", "σ", "training", "command" if ours else "source"), rows)
+    return TextTable(("method", "σ", "training", "command" if ours else "source"), rows)
 
 
 def differences(row: Rank, board: Board) -> list[Difference | None]:
@@ -165,38 +170,38 @@ def notes(boards: Sequence[Board]) -> list[str]:
     return found
 
 
-def whole(board: Board) -> Grid:
+def whole(board: Board) -> TextTable:
     """Scores, accuracies and origin side by side."""
     left, middle = scores(board), accuracies(board)
     header = (*left.header, *middle.header[2:], "training", "network")
     rows = [
-        (*one, *two[2:], training_text(row), row.network)
-        for one, two, row in zip(left.rows, middle.rows, board.rows, strict=True)
+        (*line, *shares[2:], training_text(row), row.network)
+        for line, shares, row in zip(left.rows, middle.rows, board.rows, strict=True)
     ]
-    return Grid(header, rows)
+    return TextTable(header, rows)
 
 
-def others_grid(others: Sequence[OtherLeague]) -> Grid:
+def others_grid(others: Sequence[OtherLeague]) -> TextTable:
     """The models of other leagues."""
     rows = [
         (
-            one.name,
-            one.league,
-            one.figures,
-            one.conditions,
-            one.beside,
-            f"[{one.paper}]",
-            one.source,
+            model.name,
+            model.league,
+            model.figures,
+            model.conditions,
+            model.beside,
+            f"[{model.paper}]",
+            model.source,
         )
-        for one in others
+        for model in others
     ]
     header = ("model", "league", "figures", "conditions", "ours", "paper", "source")
-    return Grid(header, rows)
+    return TextTable(header, rows)
 
 
 def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
     """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
-    parts = [f"# {TITLE}\n"]
+    parts = [f"# {TITLE}\n\n{LEAD}\n"]
     parts += [f"## {title(board)}\n\n{table(board)}" for board in boards]
     parts.append("\n\n".join(notes(boards)) + "\n")
     parts.append(f"## Sources\n\n{LOADING}\n")
@@ -210,18 +215,22 @@ def table(board: Board) -> str:
     return unbroken(markup.markdown(*whole(board), ()))
 
 
-def _with_papers(grid: Grid, boards: Sequence[Board]) -> Grid:
+def _with_papers(grid: TextTable, boards: Sequence[Board]) -> TextTable:
     """With the key of each method's paper, where there are any."""
     papers = {name_text(row): row.paper for board in boards for row in board.rows if row.paper}
     rows = [(name, f"[{papers[name]}]", *rest) for name, *rest in grid.rows if name in papers]
-    return Grid((grid.header[0], "paper", *grid.header[1:]), rows) if rows else grid
+    return TextTable((grid.header[0], "paper", *grid.header[1:]), rows) if rows else grid
 
 
-def _of_words(grid: Grid) -> str:
-    """A table in Markdown whose columns all begin at the left; commands are code, lists whole."""
+def _of_words(grid: TextTable) -> str:
+    """A table in Markdown whose columns all begin at the left.
+
+    Commands are code, addresses are links, and no line ends within a list.
+    """
     head, rule, *rest = markup.markdown(*grid, ()).splitlines(keepends=True)
     lines = "".join(rest)
     lines = re.sub(r"macer predict \S+ IMAGE", r"`\g<0>`", lines)
+    lines = re.sub(r"(?:https://)?((?:github\.com|arxiv\.org)/\S+)", r"[\1](https://\1)", lines)
     lines = re.sub(r"(?<=\d,) (?=[\d.]+(?:,| \|))", NO_BREAK, lines)  # 0.25, 0.5, 1
     return "".join([head, rule.replace("--:", ":--"), lines])
 

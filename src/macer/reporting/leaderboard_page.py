@@ -12,43 +12,36 @@ from pathlib import Path
 from typing import Any
 
 from macer.reporting import leaderboard_forms as forms
+from macer.reporting.html_file import check_html, write_html
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
-from macer.system.errors import Mistake
-from macer.system.files import write_file
 from macer.system.text import unbroken
 
 
 def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
     """Write the page: a table for each board, notes, and the other leagues."""
-    from jinja2 import Environment, StrictUndefined
-
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    check_html(path)
     folder = resources.files("macer.reporting")
-    source, script, style = (
-        folder.joinpath(f"leaderboard.{kind}").read_text("utf-8")
-        for kind in ("html.j2", "js", "css")
+    script, style = (
+        folder.joinpath(f"leaderboard.{kind}").read_text("utf-8") for kind in ("js", "css")
     )
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["unbroken"] = unbroken
-    text = environment.from_string(source).render(
-        title=forms.TITLE,
-        boards=[_section(board) for board in boards],
-        notes=forms.notes(boards),
-        loading=forms.LOADING.replace("`", ""),
-        others=others,
-        others_note=forms.OTHERS,
-        style=style,
-        script=script,
+    values = {
+        "title": forms.TITLE,
+        "lead": forms.LEAD,
+        "boards": [section(board) for board in boards],
+        "notes": forms.notes(boards),
+        "loading": forms.LOADING.replace("`", ""),
+        "others": others,
+        "others_note": forms.OTHERS,
+        "style": style,
+        "script": script,
         # The browser runs this script and no other.
-        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    write_file(path, text.encode())
+        "script_hash": b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    write_html(path, "leaderboard.html.j2", values, filters={"unbroken": unbroken})
 
 
-def _section(board: Board) -> dict[str, Any]:
+def section(board: Board) -> dict[str, Any]:
+    """What a page has of a board: title, header, and each row with its cells."""
     grid = forms.whole(board)
     return {
         "title": forms.title(board),
@@ -65,7 +58,7 @@ def _section(board: Board) -> dict[str, Any]:
 
 
 def _where(row: Rank) -> tuple[str, str]:
-    """The command or the address, in two parts between which a line may end."""
+    """The command or the address, in two parts; a line may end between them."""
     text = forms.where_text(row)
     cut = text.index(row.load) if row.load else text.index("/") + 1
     return text[:cut], text[cut:]
@@ -73,18 +66,18 @@ def _where(row: Rank) -> tuple[str, str]:
 
 def _cells(row: Rank, texts: Sequence[str], board: Board) -> list[tuple[str, str, object]]:
     """Each cell after name and rank: its text in two lines, and the value that it is sorted by."""
-    values = sort_values(row, board)[2:-1]
+    values = sort_values(row, board)[2:]
     return [(*_lines(text), value) for text, value in zip(texts, values, strict=True)]
 
 
 def sort_values(row: Rank, board: Board) -> list[object]:
-    """What each column of `leaderboard_forms.whole` is sorted by; empty stands below."""
+    """The values that sort the columns of a page; empty ones come last."""
     values: list[object] = [row.name, row.rank, row.acr]
-    if any(one.runner_up for one in board.rows):
+    if any(other.runner_up for other in board.rows):
         values.append(row.runner_up.acr if row.runner_up else "")
-    values += [one.difference if one else 0 for one in forms.differences(row, board)]
+    values += [gap.difference if gap else 0 for gap in forms.differences(row, board)]
     values += [row.accuracies[i] for i in forms.radii(board)]
-    return [*values, "" if row.seconds is None else row.seconds, row.network]
+    return [*values, "" if row.seconds is None else row.seconds]
 
 
 def _lines(text: str) -> tuple[str, str]:

@@ -12,25 +12,15 @@ from macer.system.errors import Mistake
 from macer.system.files import opened
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
-
-
 SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise", "rescored", "level")
-
 
 # ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
 MOST_BYTES = 1 << 27
-
-
 MOST_LINES = 1 << 20
-
-
 LONGEST_LINE = 1 << 17  # characters; the counts of a thousand classes take some thousands
-
 
 # Beyond these a number is no image's, and sums of radii would overflow.
 MOST_IMAGES = 1 << 31
-
-
 LARGEST = 1e6  # of radii and of sigma
 
 

@@ -1,6 +1,6 @@
 """Several logs of certificates as one table, as curves and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,9 +51,21 @@ class LogTable:
 
         return draw(self.logs, [curve(log) for log in self.logs])
 
-    def write_page(self, path: Path | str, *, title: str = "Certified robustness") -> Path:
-        """Write a self-contained HTML page; return its path."""
-        write_page_of(self.logs, self.paths, Path(path), images=self.images, title=title)
+    def write_page(
+        self,
+        path: Path | str,
+        *,
+        title: str = "Certified robustness",
+        radius: float | None = None,
+        data: Path | str | None = None,
+        code: Collection[str] = (),
+        attack: bool = False,
+    ) -> Path:
+        """Write a self-contained HTML page, as `macer report --html` does; return its path."""
+        write_page_of(
+            self.logs, self.paths, Path(path), images=self.images, title=title, radius=radius,
+            data=None if data is None else Path(data), code=code, attack=attack,
+        )  # fmt: skip
         return Path(path)
 
     def _repr_markdown_(self) -> str:
@@ -93,6 +105,8 @@ def write_page_of(
     images: Selection,
     radius: float | None = None,
     data: Path | None = None,
+    code: Collection[str] = (),
+    attack: bool = False,
     title: str = "Certified robustness",
 ) -> None:
     """Write the page of logs.
@@ -102,9 +116,11 @@ def write_page_of(
         images: which of their images the logs have.
         radius: of the verdict.
         data: the folder of the data sets, for pictures; None: no pictures.
+        code: modules that a journal may name for its data set, and a model file for its network.
+        attack: the images of the pictures, by the model of the first run.
     """
     from macer.reporting.evidence import source
-    from macer.reporting.page import Asked, write_page
+    from macer.reporting.page import PageOptions, write_page
     from macer.reporting.pictures import pictures
     from macer.reporting.provenance import provenance
     from macer.reporting.verdict import chosen_radius
@@ -115,6 +131,10 @@ def write_page_of(
     sources = list(filter(None, runs))
     if data is not None and not sources:
         raise Mistake("data must be given with a run, whose journal names them, got log files")
-    shown = pictures(sources[0], data, chosen_radius(logs, radius)[0]) if data is not None else []
-    asked = Asked(images, radius, sources, shown)
-    write_page(logs, html, title=title, models=list(filter(None, known)), asked=asked)
+    shown = []
+    if data is not None:
+        path = next(path for path, run in zip(paths, runs, strict=True) if run)
+        length, _ = chosen_radius(logs, radius)
+        shown = pictures(sources[0], data, length, code=code, attack=path if attack else None)
+    options = PageOptions(images, radius, sources, shown, attack)
+    write_page(logs, html, title=title, models=list(filter(None, known)), options=options)

@@ -141,7 +141,7 @@ def _recorded(path: Path) -> set[int]:
 
 
 def _elsewhere(path: Path) -> str:
-    """Where the certificates are that a folder's table should have, as after a kill."""
+    """The end of a message: where certificates are that a table lacks, as after a kill."""
     count = len(_recorded(path)) if path.is_dir() else 0
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
@@ -162,7 +162,7 @@ def select(log: CertificateLog, images: Selection) -> CertificateLog:
 
 
 def describe_images(log: CertificateLog) -> str:
-    """Which images a log holds: 500…999, or 0…9995, every 5th, or a count; and if of training."""
+    """The images of a log: 500…999, or 0…9995, every 5th, or a count; training ones say so."""
     return f"training {_describe(log)}" if log.split == "train" else _describe(log)
 
 

@@ -76,7 +76,7 @@ def _errors_note(rows: "Sequence[ScoreRow]") -> str:
 
 
 def trained_note(log: CertificateLog) -> str:
-    """Whether a model was certified at another σ than its training had."""
+    """A line on a model that was certified at another σ than its training's; empty for others."""
     if log.trained_at is None or log.sigma is None:
         return ""
     return f"{log.name} was {two_sigmas(log.trained_at, log.sigma)}."

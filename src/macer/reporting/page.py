@@ -2,22 +2,23 @@
 
 import io
 import re
-from collections.abc import Sequence
-from importlib import resources
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from macer.data.selection import Selection
+from macer.reporting.classes import class_text
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
 from macer.reporting.figures import SVG
+from macer.reporting.html_file import check_html, write_html
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.pictures import Row
-from macer.reporting.provenance import Provenance
+from macer.reporting.provenance import Provenance, date_of
 from macer.reporting.scores import Difference, Floats, curve, outcomes
 from macer.reporting.tables import ScoreRow, acr_text, cells, images_of_log, tabulate
 from macer.reporting.texts import (
@@ -30,8 +31,6 @@ from macer.reporting.texts import (
     thousands,
 )
 from macer.reporting.verdict import class_verdicts, length_text, share_text, verdicts
-from macer.system.errors import Mistake
-from macer.system.files import write_file
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
@@ -56,13 +55,14 @@ LABELS = {
 MOST_CLASSES = 50  # in a table of classes; JSON has all
 
 
-class Asked(NamedTuple):
-    """What a page was asked for beside its logs."""
+class PageOptions(NamedTuple):
+    """What a page shows beside the scores of its logs."""
 
     images: Selection = Selection()
     radius: float | None = None  # of the verdicts; σ by default
     runs: Sequence[Source] = ()  # of the logs, as far as they have journals
     pictures: Sequence[Row] = ()
+    attacked: bool = False  # whether the last picture of each row is an attack
 
 
 def write_page(
@@ -71,59 +71,51 @@ def write_page(
     *,
     title: str,
     models: Sequence[Provenance] = (),
-    asked: Asked = Asked(),  # noqa: B008  a tuple
+    options: PageOptions = PageOptions(),  # noqa: B008  a tuple
 ) -> None:
     """Write the page: verdict, claim, curves, tables, outcomes, limits, settings, provenance.
 
     Args:
         models: of the logs, as far as they are known.
     """
-    from jinja2 import Environment, StrictUndefined
-
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    check_html(path)
     table = tabulate(logs)
-    source = resources.files("macer.reporting").joinpath("page.html.j2").read_text("utf-8")
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_printable,
-    )
-    environment.filters.update(
-        **{"setting": setting, "thousands": thousands, "count": count_text},
-        **{"share": share_text, "length_text": length_text},
-    )
     # Differences have a table of their own further down the page.
     header, rows = cells(table, compared=False)
-    judged = verdicts(logs, asked.radius)
-    text = environment.from_string(source).render(
-        title=title,
-        models=models,
-        conditions=conditions(logs),
-        headlines=[_headline(row) for row in table.rows],
-        header=header,
-        rows=rows,
-        acr_column=2 + len(table.radii),
-        intervals=[_interval_cells(row, len(header)) for row in table.rows],
-        classes=[
+    judged = verdicts(logs, options.radius)
+    values = {
+        "title": title,
+        "models": models,
+        "conditions": conditions(logs),
+        "headlines": [_headline(row) for row in table.rows],
+        "header": header,
+        "rows": rows,
+        "acr_column": 2 + len(table.radii),
+        "intervals": [_interval_cells(row, len(header)) for row in table.rows],
+        "classes": [
             _class_table(row, log, judged[0].radius)
             for row, log in zip(table.rows, logs, strict=True)
         ],
-        verdicts=judged,
-        claim=CLAIM,
-        limits=LIMITS,
-        clauses=CLAUSES,
-        pictures=asked.pictures,
-        runs=[_run_facts(run, asked) for run in asked.runs],
-        radii=list(map(radius_text, table.radii)),
-        table=table,
-        differences=[_comparison(row.name, row.difference) for row in table.rows if row.difference],
-        outcomes=list(zip(table.rows, map(outcomes, logs), strict=True)),
-        drawing=drawing(logs),
-    )
-    write_file(path, text.encode())
+        "verdicts": judged,
+        "claim": CLAIM,
+        "limits": LIMITS,
+        "clauses": CLAUSES,
+        "pictures": options.pictures,
+        "attacked": options.attacked,
+        "runs": [_run_facts(run, options) for run in options.runs],
+        "radii": list(map(radius_text, table.radii)),
+        "table": table,
+        "differences": [
+            _comparison(row.name, row.difference) for row in table.rows if row.difference
+        ],
+        "outcomes": list(zip(table.rows, map(outcomes, logs), strict=True)),
+        "drawing": drawing(logs),
+    }
+    filters: dict[str, Callable[..., Any]] = {
+        **{"setting": setting, "thousands": thousands, "count": count_text},
+        **{"share": share_text, "length_text": length_text},
+    }
+    write_html(path, "page.html.j2", values, filters=filters, finalize=_printable)
 
 
 def _printable(value: object) -> object:
@@ -205,11 +197,13 @@ def _interval_cells(row: ScoreRow, columns: int) -> list[str]:
     return ["", "", *known, *[""] * (columns - 2 - len(known))]
 
 
-def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
+def _run_facts(run: Source, options: PageOptions) -> dict[str, Any]:
     """What a run's journal and manifest say: settings, hashes, versions, and how to repeat it."""
     header, made = run.header, versions(run)
     with_what = {f"{act} with": _joined(made[act]) for act in ("certified", "trained")}
     level, family = header.alpha, header.family
+    date = date_of(run.folder)
+    dated = {"trained on": f"{date} (UTC)"} if date else {}
     subject = {
         "network": header.model,
         "data set": f"{header.dataset}, {header.split} images",
@@ -218,10 +212,10 @@ def _run_facts(run: Source, asked: Asked) -> dict[str, Any]:
     known = {LABELS.get(name, name): value for name, value in settings(header).items()}
     return {
         "name": run.log.name,
-        "settings": {**subject, **known, **with_what},
+        "settings": {**subject, **known, **with_what, **dated},
         "left_out": len(run.contents.records) - len(run.log.idx),
         "hashes": hashes(run),
-        "commands": commands(run, asked.images, asked.radius),
+        "commands": commands(run, options.images, options.radius),
         "family": family,
         "together": None if family is None else f"{level * family:.6g}",
     }
@@ -233,29 +227,39 @@ def _joined(values: dict[str, Any] | None) -> str:
 
 def _class_table(row: ScoreRow, log: CertificateLog, radius: float) -> dict[str, Any]:
     """The classes of a log; of very many, those with the lowest ACRs."""
-    judged = {one.label: one for one in class_verdicts(log, radius)}
+    judged = {verdict.label: verdict for verdict in class_verdicts(log, radius)}
     shown = row.classes
     if len(shown) > MOST_CLASSES:
-        shown = tuple(sorted(shown, key=lambda one: one.acr)[:MOST_CLASSES])
+        shown = tuple(sorted(shown, key=lambda score: score.acr)[:MOST_CLASSES])
     rows = [
         {
-            "name": _class_name(one),
-            "images": f"{one.images:,}",
+            "name": _class_name(score),
+            "images": f"{score.images:,}",
             "accuracies": list(
                 zip(
-                    accuracy_texts(one.accuracies),
-                    map(interval_text, one.accuracy_intervals),
+                    accuracy_texts(score.accuracies),
+                    map(interval_text, score.accuracy_intervals),
                     strict=True,
                 )
             ),
-            "acr": f"{one.acr:.3f}",
-            "lower": judged[one.label].lower,
-            "given_up": judged[one.label].given_up,
+            "acr": f"{score.acr:.3f}",
+            "lower": judged[score.label].lower,
+            "given_up": judged[score.label].given_up,
         }
-        for one in shown
+        for score in shown
     ]
-    lost = [_class_name(one) for one in row.classes if judged[one.label].given_up]
-    return {"name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost}
+    lost = [_class_name(score) for score in row.classes if judged[score.label].given_up]
+    absent = _without_images(log)
+    return {
+        "name": row.name, "rows": rows, "classes": len(row.classes), "given_up": lost,
+        "absent": absent[:MOST_CLASSES], "others_absent": len(absent[MOST_CLASSES:]),
+    }  # fmt: skip
+
+
+def _without_images(log: CertificateLog) -> list[str]:
+    """The classes that the model knows and no counted image has."""
+    absent = sorted(set(range(log.classes or 0)) - set(log.label.tolist()))
+    return [class_text(label, log.class_names) for label in absent]
 
 
 def _class_name(score: ClassScore) -> str:

@@ -1,19 +1,25 @@
 """Pictures of what a radius means: an image, a noisy copy, and changes of that length."""
 
 import base64
-import io
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.table import rounded_down
+from macer.data.png import png_file
 from macer.reporting.classes import class_text
 from macer.reporting.evidence import Source
 from macer.reporting.verdict import length_text
+from macer.runs.names import JOURNAL, MODEL
 from macer.system.errors import Mistake
+
+if TYPE_CHECKING:
+    from macer.data.split import Split
 
 Pixels = NDArray[np.float64]
 
@@ -37,31 +43,89 @@ class Row:
     pictures: tuple[Picture, ...]
 
 
-def pictures(run: Source, data: Path, radius: float) -> list[Row]:
-    """Rows of pictures: the first counted image of each of the first few classes."""
+def pictures(
+    run: Source,
+    data: Path,
+    radius: float,
+    *,
+    code: Collection[str] = (),
+    attack: Path | None = None,
+) -> list[Row]:
+    """Rows of pictures: the first counted image of each of the first few classes.
+
+    Args:
+        code: modules that the journal or the model file may name.
+        attack: the run whose model is attacked for one more picture of each image.
+    """
     from macer.data.fingerprint import fingerprint
-    from macer.data.sets import load  # loads rich
 
     header = run.header
-    split = load(header.dataset, header.split, data)
+    split = _images(run, data, code)
     if fingerprint(split) != header.data_sha256:
         raise Mistake(
             f"data must be those that the certificates of {run.log.name} are of, got others in "
             f"{data}; their SHA-256 differs"
         )
+    chosen = _chosen(run)
+    images = np.asarray(split.images[[idx for _, idx in chosen]])
+    rows = [
+        Row(_title(run, place, split.image(idx)), _row(image, header.sigma, radius, idx))
+        for (place, idx), image in zip(chosen, images, strict=True)
+    ]
+    if attack is None:
+        return rows
+    last = _attacks(run, attack, images, [place for place, _ in chosen], radius, code)
+    return [Row(row.title, (*row.pictures, one)) for row, one in zip(rows, last, strict=True)]
+
+
+def _attacks(
+    run: Source,
+    path: Path,
+    images: NDArray[np.uint8],
+    places: Sequence[int],
+    radius: float,
+    code: Collection[str],
+) -> list[Picture]:
+    """An attack of the radius' length on each image, with what is answered then."""
+    from macer.reporting.attacked import attacked, outcome  # loads torch
+
+    log = run.log
+    answers = [int(log.label[i] if log.predict[i] == ABSTAIN else log.predict[i]) for i in places]
+    found = attacked(run, path, images, answers, radius, code=code)
     return [
-        Row(_title(run, place), _row(np.asarray(split.images[[idx]])[0], header.sigma, radius, idx))
-        for place, idx in _chosen(run)
+        _picture(
+            one.pixels / 255.0,
+            f"an attack of ℓ₂ length {length_text(radius)}: "
+            + outcome(before, one.answer, class_text(one.answer, log.class_names)),
+        )
+        for before, one in zip(answers, found, strict=True)
     ]
 
 
+def _images(run: Source, data: Path, code: Collection[str]) -> "Split":
+    """The images that the journal names; their SHA-256 tells whether damaged ones were left out."""
+    from macer.data.sets import Rules, load  # loads rich
+    from macer.data.split import ARRAYS
+    from macer.system.user_code import names_a_function
+
+    name, part, home = run.header.dataset, run.header.split, None
+    if name == ARRAYS:
+        raise Mistake(f"data must be left out for {run.log.name}, whose images came from Python")
+    if names_a_function(name):
+        from macer.runs.data_code import data_home  # loads torch
+
+        home = data_home(name, run.folder / MODEL, code=code, source=run.folder / JOURNAL)
+    rules = Rules(skip_damaged=True, duplicates="ignore")
+    return load(name, part, data, rules=rules, home=home)
+
+
 def _chosen(run: Source) -> list[tuple[int, int]]:
-    """Places in the log and numbers of the first image of each of the classes with low labels."""
+    """The first image of each of the first classes: its place in the log, and its number."""
     _, places = np.unique(run.log.label, return_index=True)
     return [(int(place), int(run.log.idx[place])) for place in places[:MOST_ROWS]]
 
 
-def _title(run: Source, place: int) -> str:
+def _title(run: Source, place: int, image: str) -> str:
     log = run.log
     label, predict = int(log.label[place]), int(log.predict[place])
     what = class_text(label, log.class_names)
@@ -71,7 +135,7 @@ def _title(run: Source, place: int) -> str:
         outcome = f"answered as class {class_text(predict, log.class_names)}, which is wrong"
     else:
         outcome = f"right, certified radius {rounded_down(log.radius[place], 3)}"
-    return f"Image {log.idx[place]}, class {what}: {outcome}"
+    return f"{image[0].upper()}{image[1:]}, class {what}: {outcome}"
 
 
 def _row(image: NDArray[np.uint8], sigma: float, radius: float, seed: int) -> tuple[Picture, ...]:
@@ -111,10 +175,5 @@ def patch(x: Pixels, radius: float) -> Pixels:
 
 def _picture(x: Pixels, caption: str) -> Picture:
     """Values below 0 and above 1 are shown as black and white."""
-    from PIL import Image
-
-    values = np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)
-    image = Image.fromarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return Picture("data:image/png;base64," + base64.b64encode(file.getvalue()).decode(), caption)
+    file = png_file(np.round(np.clip(x, 0, 1) * 255).astype(np.uint8), smallest=True)
+    return Picture("data:image/png;base64," + base64.b64encode(file).decode(), caption)

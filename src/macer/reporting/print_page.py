@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from macer.system.errors import Mistake
-from macer.system.files import read_file, write_file
+from macer.system.files import check_ending, read_file, write_file
 
 # Chromium and what is made of it, by the names of their commands.
 BROWSERS = (
@@ -19,8 +19,7 @@ SECONDS = 120  # a page takes two or three
 
 def check_pdf(path: Path) -> None:
     """Refuse a file of another kind, and to begin where no browser is."""
-    if path.suffix.lower() != ".pdf":
-        raise Mistake(f"path of a PDF must end in .pdf, got {str(path)!r}")
+    check_ending(path, "a PDF", ".pdf")
     find_browser()
 
 
@@ -43,7 +42,7 @@ def print_page(page: Path, path: Path) -> None:
             find_browser(), "--headless", "--disable-gpu", "--no-first-run",
             "--no-pdf-header-footer", f"--user-data-dir={folder}/profile",
             "--host-resolver-rules=MAP * ~NOTFOUND",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # which root has not
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # root has none
             f"--print-to-pdf={printed}", page.resolve().as_uri(),
         ]  # fmt: skip
         try:

@@ -1,6 +1,7 @@
 """The model that a log's certificates are of: its training, and the SHA-256 of its weights."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ def provenance(folder: Path, name: str) -> Provenance | None:
 
 
 def versions_of(folder: Path) -> dict[str, str | None] | None:
-    """With what a run's model was made; None where there is no run."""
+    """The versions that made a run's model; None where there is no run."""
     file = folder / MANIFEST
     if not file.is_file():
         return None
@@ -52,6 +53,13 @@ def versions_of(folder: Path) -> dict[str, str | None] | None:
     known = {**manifest, **(versions if isinstance(versions, dict) else {})}
     names = ("macer", "python", "torch", "numpy", "commit", "device")
     return {name: None if known.get(name) is None else str(known[name]) for name in names}
+
+
+def date_of(folder: Path) -> str | None:
+    """The day on which a run's training ended, as its manifest states it."""
+    file = folder / MANIFEST
+    date = _read_manifest(file).get("date") if file.is_file() else None
+    return date if isinstance(date, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", date) else None
 
 
 def _loss(recipe: dict[str, Any]) -> object:

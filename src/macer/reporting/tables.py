@@ -18,6 +18,7 @@ from macer.reporting.intervals import (
     share_intervals,
 )
 from macer.reporting.logs import CertificateLog, describe_images
+from macer.reporting.notes import general_notes, given_up_note, limits, trained_note
 from macer.reporting.scores import (
     Difference,
     average_certified_radius,
@@ -27,12 +28,6 @@ from macer.reporting.scores import (
     standard_error,
     usual_radii,
 )
-from macer.system.errors import Mistake
-from macer.system.text import one_line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-from macer.reporting.notes import general_notes, given_up_note, limits, trained_note
 from macer.reporting.texts import (
     accuracy_texts,
     images_text,
@@ -42,6 +37,11 @@ from macer.reporting.texts import (
     thousands,
     with_error,
 )
+from macer.system.errors import Mistake
+from macer.system.text import one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 # The radii of tables that programs read, the same for every log. The field's σ ≤ 1 and
 # n = 100,000 certify up to 3.81.
@@ -190,7 +190,7 @@ def images_of_log(log: CertificateLog) -> str:
 
 
 def asked_images(log: CertificateLog) -> int | None:
-    """How many images were to be certified, with those that are there without being asked for."""
+    """How many images were asked for; certified ones count too if they were not."""
     return None if log.asked is None else len(np.union1d(log.asked, log.idx))
 
 

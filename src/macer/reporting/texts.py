@@ -2,10 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def images_text(count: int, which: str, asked: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Whose code a data set is that a file names: it is admitted as a network's code is."""
+"""The code of a data set that a file names; it is admitted as the code of a network is."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Answers as JSON: what was certified, how, and by which model."""
 
 import base64
-import io
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from macer.certification.anytime import ANYTIME
 from macer.certification.certificate import ABSTAIN
 from macer.certification.table import rounded, rounded_down
+from macer.data.png import png_file
 from macer.server.job import N0, Job
 from macer.server.served import Seed
 
@@ -70,7 +70,7 @@ class ErrorAnswer:
 
 
 def answer_of(job: Job, seed: Seed) -> Answer:
-    """What is known of a job's image, which has been looked at."""
+    """The answer for a job after its first look: what is known of its image."""
     seen = job.seen
     assert seen is not None
     certificate, served = seen.certificate, job.served
@@ -91,14 +91,14 @@ def answer_of(job: Job, seed: Seed) -> Answer:
         samples=seen.samples,
         votes=list(seen.votes),
         selected=certificate.selected,
-        seed=seed.told,
+        seed=seed.shown,
         model=served.name,
         model_sha256=served.model.target.weights_sha256,
         precision=served.model.precision,
         exact=certificate.exact,
         seconds=round(seen.seconds, 3),
         ended=seen.ended,
-        copies=[png(copy) for copy in seen.copies],
+        copies=[_png(copy) for copy in seen.copies],
     )
 
 
@@ -107,15 +107,9 @@ def attacked_of(job: Job, seed: Seed, pixels: Tensor, *, length: float) -> Attac
     squares = ((job.pixels.int() - pixels.int()) ** 2).sum().item()
     distance = float(rounded(np.sqrt(squares) / 255, 4, ROUND_CEILING))
     answer = replace(answer_of(job, seed), copies=[])
-    return Attacked(image=png(job.pixels), distance=distance, length=length, answer=answer)
+    return Attacked(image=_png(job.pixels), distance=distance, length=length, answer=answer)
 
 
-def png(pixels: Tensor) -> str:
+def _png(pixels: Tensor) -> str:
     """(channels, height, width) uint8 as a PNG file in base64."""
-    from PIL import Image
-
-    values = pixels.numpy().transpose(1, 2, 0)
-    image = Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values)
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return base64.b64encode(file.getvalue()).decode()
+    return base64.b64encode(png_file(pixels.numpy())).decode()

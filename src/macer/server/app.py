@@ -24,22 +24,22 @@ from torch import Tensor
 from macer import __version__
 from macer.certification.anytime import first_look
 from macer.server.answers import Answer, Attacked, ErrorAnswer, answer_of, attacked_of
-from macer.server.asked import (
-    Asked,
-    AskedAttack,
-    AskedStream,
-    Wish,
-    checked,
-    complaint,
-    with_fields,
-)
 from macer.server.attack import attacked
 from macer.server.examples import example_png, examples
 from macer.server.front import Front, error_answer
 from macer.server.job import Job
-from macer.server.limits import Door, Keys, Limits, Refusal
+from macer.server.limits import Admission, Keys, Limits, Refusal
 from macer.server.memory import keep_trimmed
 from macer.server.metrics import Metrics
+from macer.server.parameters import (
+    AnyParameters,
+    AttackParameters,
+    Parameters,
+    StreamParameters,
+    checked,
+    complaint,
+    with_fields,
+)
 from macer.server.served import Seed, Served
 from macer.server.uploads import body_of, form_of, read_upload
 from macer.server.waiting import ClientLeft, Events, answered, result_of
@@ -89,7 +89,7 @@ class Service:
     ) -> None:
         self.models, self.limits, self.seed, self.keys = models, limits, seed, keys
         self.worker = Worker(seed, at_once=limits.at_once)
-        self.door = Door(limits)
+        self.admission = Admission(limits)
         self.metrics = Metrics()
         self._decoding = asyncio.Semaphore(_DECODING)
         app = FastAPI(
@@ -142,7 +142,7 @@ class Service:
             app.add_exception_handler(kind, refused)
 
     def _refusal(self, error: Exception) -> Refusal:
-        """Why there is no answer, counted; what nobody expected is a bug."""
+        """The refusal for an exception, counted; an exception that nobody expected is a bug."""
         match error:
             case Refusal():
                 refusal = error
@@ -163,64 +163,74 @@ class Service:
         return self.keys.client(request.headers.get("authorization"), address)
 
     def _place(self, request: Request) -> ExitStack:
-        """The request's place at the door, until it is closed."""
+        """The request's place among those that are answered, until it is closed."""
         place = ExitStack()
-        place.enter_context(self.door.entered(self._client(request)))
+        place.enter_context(self.admission.admitted(self._client(request)))
         return place
 
-    async def _upload(self, request: Request, asked: Wish) -> tuple[Wish, Served, int, Tensor]:
-        """What is asked for, of which model, with how many samples; and the image."""
+    async def _upload(
+        self, request: Request, parameters: AnyParameters
+    ) -> tuple[AnyParameters, Served, int, Tensor]:
+        """All parameters of a request, its model, the most samples, and its image."""
         body = await body_of(request, self.limits)
         content_type = request.headers.get("content-type", "")
         async with self._decoding:
             fields, content = await run_in_threadpool(form_of, content_type, body)
-            asked = with_fields(asked, request.query_params, fields)
-            served, n = checked(asked, self.models, self.limits)
-            await run_in_threadpool(first_look, n, asked.alpha)  # a job finds it again at once
+            parameters = with_fields(parameters, request.query_params, fields)
+            served, n = checked(parameters, self.models, self.limits)
+            await run_in_threadpool(first_look, n, parameters.alpha)  # a job finds it again at once
             pixels = await run_in_threadpool(read_upload, content, served.card, self.limits)
-        return asked, served, n, pixels
+        return parameters, served, n, pixels
 
-    def _job(self, asked: Asked, served: Served, n: int, pixels: Tensor, **more: Any) -> Job:
+    def _job(
+        self, parameters: Parameters, served: Served, n: int, pixels: Tensor, **more: Any
+    ) -> Job:
         return Job(
-            served=served, pixels=pixels, number=self.seed.number(pixels), alpha=asked.alpha, n=n,
-            deadline=asked.deadline, asked=asked.radius, **more,
+            served=served, pixels=pixels, number=self.seed.number(pixels), n=n,
+            alpha=parameters.alpha, deadline=parameters.deadline, asked=parameters.radius, **more,
         )  # fmt: skip
 
-    async def predict(self, request: Request, asked: Annotated[Asked, Query()]) -> Response:
+    async def predict(
+        self, request: Request, parameters: Annotated[Parameters, Query()]
+    ) -> Response:
         """Label an image, with a certified radius, or abstain."""
         with self._place(request):
-            job = self._job(*await self._upload(request, asked))
+            job = self._job(*await self._upload(request, parameters))
             await answered(self.worker, job, request.receive)
         return JSONResponse(asdict(answer_of(job, self.seed)))
 
-    async def stream(self, request: Request, asked: Annotated[AskedStream, Query()]) -> Response:
+    async def stream(
+        self, request: Request, parameters: Annotated[StreamParameters, Query()]
+    ) -> Response:
         """The same as server-sent events: `look` whenever more is known, then `end` or `error`."""
         place = self._place(request)
         try:
-            asked, served, n, pixels = await self._upload(request, asked)
-            job = self._job(asked, served, n, pixels, show=asked.copies)
+            parameters, served, n, pixels = await self._upload(request, parameters)
+            job = self._job(parameters, served, n, pixels, show=parameters.copies)
         except BaseException:
             place.close()
             raise
         return Events(self.worker, job, self.seed, place, self._refusal)
 
-    async def attack(self, request: Request, asked: Annotated[AskedAttack, Query()]) -> Response:
+    async def attack(
+        self, request: Request, parameters: Annotated[AttackParameters, Query()]
+    ) -> Response:
         """Attack an image to a given length by PGD through the noise, and label what it finds."""
         with self._place(request):
-            asked, served, n, pixels = await self._upload(request, asked)
+            parameters, served, n, pixels = await self._upload(request, parameters)
             came = time.monotonic()
             classes = len(served.card.classes)
-            if asked.label >= classes:
-                some = f"label must be below {classes}, got {asked.label}"
-                raise Refusal(422, "parameter", some)
+            if parameters.label >= classes:
+                message = f"label must be below {classes}, got {parameters.label}"
+                raise Refusal(422, "parameter", message)
             act = partial(
-                attacked, served, pixels, asked.label, length=asked.length, seed=self.seed
+                attacked, served, pixels, parameters.label, length=parameters.length, seed=self.seed
             )
-            future = self.worker.call(act, due=came + asked.deadline)
+            future = self.worker.call(act, due=came + parameters.deadline)
             found = await result_of(request, asyncio.wrap_future(future))
-            job = self._job(asked, served, n, found, came=came, begun=True)
+            job = self._job(parameters, served, n, found, came=came, begun=True)
             await answered(self.worker, job, request.receive)
-        return JSONResponse(asdict(attacked_of(job, self.seed, pixels, length=asked.length)))
+        return JSONResponse(asdict(attacked_of(job, self.seed, pixels, length=parameters.length)))
 
     async def ask_by_post(self) -> Response:
         """Say how to ask, to whoever opens the address in a browser."""
@@ -247,7 +257,7 @@ class Service:
         """Counts in the text format of Prometheus."""
         self._client(request)
         gauges = {
-            "requests_inside": ("Requests that are being answered.", self.door.inside.total()),
+            "requests_inside": ("Requests that are being answered.", self.admission.inside.total()),
             "jobs_flying": ("Images that are being sampled.", len(self.worker.flying)),
             "queue_length": ("Images and attacks that wait.", self.worker.waiting),
             "samples_total": ("Noisy images that the networks have seen.", self.worker.samples),

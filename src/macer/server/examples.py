@@ -1,22 +1,21 @@
 """Test images that come with macer, for models that take them."""
 
-import base64
 from functools import cache
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from macer.data.png import png_file
 from macer.data.sets import load
 from macer.runs.model_file import ModelCard
-from macer.server.answers import png
 from macer.server.limits import Refusal
 
 _COUNT = 12
 
 
 @cache
-def _images() -> Tensor:
-    return torch.from_numpy(load("mnist-sample", "test").images[:_COUNT].copy())
+def _images() -> NDArray[np.uint8]:
+    return np.array(load("mnist-sample", "test").images[:_COUNT])
 
 
 def examples(card: ModelCard) -> int:
@@ -28,4 +27,4 @@ def example_png(number: int) -> bytes:
     """One of the images as a PNG file."""
     if not 0 <= number < _COUNT:
         raise Refusal(404, "address", f"number must be in 0…{_COUNT - 1}, got {number}")
-    return base64.b64decode(png(_images()[number]))
+    return png_file(_images()[number])

@@ -1,4 +1,4 @@
-"""What stands before every answer: headers, counts, and a refusal of other sites' pages."""
+"""Headers and counts for every answer, and a refusal of pages of other sites."""
 
 import json
 import time

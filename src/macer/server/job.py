@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from macer.certification.anytime import first_look, larger, look_after
@@ -79,12 +78,12 @@ class Job:
     def selected(self, counts0: Tally) -> None:
         """Take the votes that select the class."""
         self.counts0 = counts0
-        self.counts = Tally(*map(torch.zeros_like, counts0))
+        self.counts = counts0.emptied()
 
     def add(self, more: Tally, drawn: int) -> None:
         """Count more samples."""
         assert self.counts is not None
-        self.counts = Tally(*(a + b for a, b in zip(self.counts, more, strict=True)))
+        self.counts = self.counts.plus(more)
         self.drawn += drawn
 
     def conclude(self, now: Certificate, copies: tuple[Tensor, ...]) -> None:

@@ -56,7 +56,7 @@ class Keys:
         return self._keys is not None
 
     def client(self, authorization: str | None, address: str) -> str:
-        """Who asks: a key's number, or the address; without a right key, a refusal.
+        """The client: its key's number, or its address; a wrong key, or none, is refused.
 
         Every key is compared, by its hash, in a time that does not depend on its characters.
         """
@@ -90,20 +90,20 @@ def read_keys(path: Path) -> Keys:
     return Keys(keys)
 
 
-class Door:
-    """Counts the requests inside; those above a limit are refused at once."""
+class Admission:
+    """Counts the requests that are being answered; those above a limit are refused at once."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.inside: Counter[str] = Counter()
 
     @contextmanager
-    def entered(self, client: str) -> Iterator[None]:
-        """Let a request in while the block runs; only the event loop's thread comes here."""
+    def admitted(self, client: str) -> Iterator[None]:
+        """Admit a request while the block runs; only the event loop's thread calls this."""
         limits = self.limits
         if self.inside[client] >= limits.per_client:
-            some = f"at most {limits.per_client} requests of a client are answered at once"
-            raise Refusal(429, "per_client", f"{some}; wait for one of yours to end")
+            most = f"at most {limits.per_client} requests of a client are answered at once"
+            raise Refusal(429, "per_client", f"{most}; wait for one of yours to end")
         if self.inside.total() >= limits.at_once + limits.queue:
             raise Refusal(503, "busy", "all places are taken; ask again in a second")
         self.inside[client] += 1

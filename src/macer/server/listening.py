@@ -54,7 +54,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def server_of(service: Service) -> uvicorn.Server:
-    """What answers for the service."""
+    """The HTTP server of the service."""
     config = uvicorn.Config(
         service.front, http=PromptProtocol, ws="none", log_level="critical", access_log=False,
         server_header=False, timeout_graceful_shutdown=_LAST_SECONDS,

@@ -65,7 +65,7 @@ def load_served(
 
 
 def _try(served: Served) -> None:
-    """Refuse a network without certificates before anybody asks; the first request is no slower."""
+    """Try the network: one that cannot be certified is refused before the first request."""
     pixels = np.random.default_rng(0).integers(256, size=served.card.shape, dtype=np.uint8)
     served.sampler([torch.from_numpy(pixels)], [0], 0).draw(1, Purpose.PREDICTION)
 
@@ -92,7 +92,7 @@ class Seed:
         return cls(seed, secret=False)
 
     @property
-    def told(self) -> int | str:
+    def shown(self) -> int | str:
         """What an answer says of it."""
         return "secret" if self.secret else self.value
 

@@ -35,8 +35,8 @@ async def body_of(request: Request, limits: Limits) -> bytes:
                     raise too_long
                 parts.append(part)
     except TimeoutError:
-        some = f"a body must arrive within {_BODY_SECONDS:g} seconds"
-        raise Refusal(408, "slow", some) from None
+        message = f"a body must arrive within {_BODY_SECONDS:g} seconds"
+        raise Refusal(408, "slow", message) from None
     return b"".join(parts)
 
 

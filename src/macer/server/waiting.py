@@ -49,7 +49,7 @@ async def answered(worker: Worker, job: Job, receive: Receive) -> None:
 
 
 async def news_of(worker: Worker, job: Job, receive: Receive) -> AsyncIterator[None]:
-    """Hand a job to the worker; yield at each look. A client that leaves takes the job along."""
+    """Hand a job to the worker; yield at each look. A client that leaves ends its job."""
     news = News()
     job.tell = news.tell
     leaving = asyncio.ensure_future(left(receive))
@@ -80,7 +80,7 @@ class Events(Response):
     """Server-sent events: what is known at each look, until the job ends or the client leaves.
 
     Args:
-        place: the request's place at the door, which it leaves at the end.
+        place: the request's place among those that are answered, which it leaves at the end.
     """
 
     media_type = "text/event-stream"

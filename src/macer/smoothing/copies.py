@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,13 @@ from macer.smoothing.streams import Purpose, stream
 # the definition of every stream. It divides the usual n0 and n, so that nothing is padded. On a
 # CPU a chunk is also what the network sees at once: its activations fit the caches.
 CHUNK = 100
+
+Count = TypeVar("Count", int, NDArray[np.int64])
+
+
+def chunks_for(samples: Count) -> Count:
+    """The chunks that hold so many samples of an image; the last one may not be full."""
+    return -(-samples // CHUNK)
 
 
 class Chunks(NamedTuple):
@@ -37,7 +44,7 @@ def channels_last(inputs: Tensor) -> Tensor:
 
 
 def channels_first(inputs: Tensor) -> Tensor:
-    """What `channels_last` has changed, as the network takes it."""
+    """The inverse of `channels_last`: images as the network takes them."""
     return inputs.permute(0, 3, 1, 2) if inputs.ndim == 4 else inputs
 
 

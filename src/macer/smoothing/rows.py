@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from macer.kernels.agreement import FEW
 from macer.models.probe import in_parts, require_equal
-from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies, channels_first, channels_last
+from macer.smoothing.copies import (
+    CHUNK,
+    Chunks,
+    NoisyCopies,
+    channels_first,
+    channels_last,
+    chunks_for,
+)
 from macer.smoothing.streams import Purpose
 
 # The least number of batches in which half of the rows are exchanged. With the calls before and
@@ -103,7 +110,7 @@ def _negatives(images: Tensor) -> Tensor:
 
 def _noisy(images: Tensor, rows: int, sigma: float, dtype: torch.dtype, *, seed: int) -> Tensor:
     """Noisy copies of the images in turn, one chunk of each, channels last."""
-    chunks = np.arange(-(-rows // CHUNK))
+    chunks = np.arange(chunks_for(rows))
     numbers, slots = np.divmod(chunks, len(images))
     copies = NoisyCopies(
         images,

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
-from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
+from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies, chunks_for
 from macer.smoothing.rows import check_rows, trials
 from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT, Tally
@@ -247,7 +247,7 @@ class _Wanted:
         self.chosen = chosen
         self.num = np.broadcast_to(num, images)[chosen]
         self.first = np.broadcast_to(after, images)[chosen] // CHUNK
-        self.ends = np.cumsum(-(-self.num // CHUNK))  # of each image's chunks among all of them
+        self.ends = np.cumsum(chunks_for(self.num))  # of each image's chunks among all of them
         self.chunks = int(self.ends[-1]) if len(chosen) else 0
 
     def tasks(self, size: int) -> Iterator[Chunks]:

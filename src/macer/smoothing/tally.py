@@ -29,6 +29,14 @@ class Tally(NamedTuple):
         for totals, values in zip(self, more, strict=True):
             totals.index_add_(0, positions, values)
 
+    def plus(self, more: "Tally") -> "Tally":
+        """The tally of the same images with more samples of each."""
+        return Tally(*(totals + values for totals, values in zip(self, more, strict=True)))
+
+    def emptied(self) -> "Tally":
+        """The tally of the same images before their first sample."""
+        return Tally(*map(torch.zeros_like, self))
+
     def only(self, chosen: Tensor) -> "Tally":
         """The tally of the chosen images (a mask); zeros for the others."""
         masks = (chosen.view(-1, *[1] * (totals.ndim - 1)) for totals in self)

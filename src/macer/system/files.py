@@ -133,3 +133,10 @@ def check_place(path: Path) -> None:
         raise Mistake(f"no folder {path.parent} to write {path.name} into: make it first")
     if path.is_dir():
         raise Mistake(f"path must be a file to write, got the folder {path}")
+
+
+def check_ending(path: Path, what: str, *endings: str) -> None:
+    """Refuse a path that ends otherwise, so that no file of another kind is overwritten."""
+    if path.suffix.lower() not in endings:
+        listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise Mistake(f"path of {what} must end in {listed}, got {str(path)!r}")

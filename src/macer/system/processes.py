@@ -123,8 +123,8 @@ def _collective() -> Iterator[None]:
 def _init_group(backend: str) -> None:
     """Begin the group of these processes.
 
-    After a restart torchrun's store still has the addresses of the processes before it, which a
-    new one could take for those of its like. So each start keeps its addresses apart.
+    After a restart torchrun's store still has the addresses of the old processes. A new process
+    must not take them for those of its own group, so each start keeps its addresses apart.
     """
     from torch.distributed import PrefixStore, init_process_group, rendezvous  # type: ignore[attr-defined]
 

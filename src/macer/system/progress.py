@@ -93,8 +93,8 @@ def bar(
 def live_line() -> Iterator[Callable[[str, bool], None]]:
     """Show the last of several texts while the block runs: the block calls the yielded function.
 
-    On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: those
-    for which the function's second argument is true, and else at most one in ten seconds.
+    On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: at
+    once if the function's second argument is true, else at most one in ten seconds.
     """
     _cancel_first_sign()
     if console.is_terminal:

@@ -48,7 +48,7 @@ class Streamed:
     def batches(self, order: Tensor, epoch: int) -> Generator[None]:
         """Before each step, copy its images to where `picked` finds them."""
         numbers, size = order.tolist(), self._shape[0]
-        waiting: deque[Reading] = deque()
+        waiting: deque[PendingBatch] = deque()
         pool = ThreadPoolExecutor(THREADS)
         try:
             for start in range(0, len(numbers), size):
@@ -66,11 +66,11 @@ class Streamed:
         """The images of the step, uint8."""
         return self._picked
 
-    def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "Reading":
+    def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "PendingBatch":
         # Without pinned memory the copy would wait for the device.
         pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._picked.is_cuda)
         jobs = zip(pixels.numpy(), numbers, strict=True)
-        return Reading(pixels, [pool.submit(self._read_image, *job, epoch) for job in jobs])
+        return PendingBatch(pixels, [pool.submit(self._read_image, *job, epoch) for job in jobs])
 
     def _read_image(self, out: np.ndarray, number: int, epoch: int) -> None:
         least, seed = self.recipe.resized_crop, self.recipe.seed
@@ -79,17 +79,17 @@ class Streamed:
         else:
             out[:] = self.images.middle(number)
 
-    def _put(self, reading: "Reading") -> None:
-        for image in reading.images:
+    def _put(self, pending: "PendingBatch") -> None:
+        for image in pending.images:
             image.result()  # raises the thread's exception
-        self._picked.copy_(reading.pixels, non_blocking=True)
+        self._picked.copy_(pending.pixels, non_blocking=True)
         if self._picked.is_cuda:
             self._copies.append(torch.cuda.current_stream().record_event())
             if len(self._copies) > AHEAD:  # else waiting batches would fill the memory
                 self._copies.popleft().synchronize()
 
 
-class Reading(NamedTuple):
+class PendingBatch(NamedTuple):
     """A batch that threads are writing."""
 
     pixels: Tensor

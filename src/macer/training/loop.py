@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +33,14 @@ from macer.training.arguments import (
     given_folder,
     given_recipe,
 )
-from macer.training.beginning import card_of, check_images, start_of, trainer_of, with_data_set
 from macer.training.held_out import hold_out
+from macer.training.preparation import (
+    card_of,
+    check_images,
+    starting_model,
+    trainer_of,
+    with_data_set,
+)
 from macer.training.pseudo_labels import with_pseudo_labels, without_hidden_labels
 from macer.training.saver import Saver
 from macer.training.speed import training_speed
@@ -100,7 +107,7 @@ def train(
     check_memory(recipe, split.images.shape[1:], device)
     card = card_of(recipe, training, names)
     data_sha256 = fingerprint(split)
-    start = start_of(init, recipe, card, run, data_sha256, training, resume=resume)
+    start = starting_model(init, recipe, card, run, data_sha256, training, resume=resume)
     teachers = load_teachers(recipe, card, device, code=code)
     trainer = trainer_of(recipe, start, training, teachers, device, ranks)
     # As they are now: they may be edited meanwhile.
@@ -134,8 +141,7 @@ def _tidy(run: Run, split: Split) -> None:
     """Remove what a killed process left; write and tell which files were read."""
     remove_leftovers(run.folder)
     remove_leftovers(run.checkpoints)
-    write_file_lists(split, run.folder, "train")
-    tell(split)
+    tell(split, write_file_lists(split, run.folder, "train"))
 
 
 def _add_pseudo_labels(trainer: Trainer, teachers: Teachers) -> None:
@@ -233,10 +239,11 @@ def _finish(
     metrics: list[Metrics],
     own: Sequence[OwnModule],
 ) -> None:
-    """Write the model, and its hash and speed into the manifest."""
+    """Write the model, and its hash, speed and date into the manifest."""
     sha256 = save_model(run.model, trainer.weights(), card)
     manifest = run.read_manifest()
     if manifest.get("status") != "trained":  # a finished run keeps what it says of its training
+        manifest["date"] = datetime.now(UTC).date().isoformat()
         manifest["device"] = _device_name(trainer.device)
         manifest["processes"] = trainer.ranks.count
         manifest["speed"] = training_speed(

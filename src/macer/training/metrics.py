@@ -15,9 +15,14 @@ from macer.system.text import rate_text
 
 @contextmanager
 def watching(
-    folder: Path, tensorboard: bool, wandb: bool = False
+    folder: Path | str, tensorboard: bool, wandb: bool = False
 ) -> Iterator[Callable[[Metrics], None]]:
-    """A function to call with each epoch's metrics."""
+    """A function to call with each epoch's metrics.
+
+    Args:
+        folder: of the run.
+    """
+    folder = Path(folder)
     with ExitStack() as stack:
         watchers: list[Callable[[Metrics], None]] = [_print]
         if tensorboard:

@@ -188,7 +188,7 @@ class Trainer:
     def _noise(self, images: int) -> Tensor:
         """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
         channels, height, width = self.feed.images.shape[1:]
-        # Drawn for the whole batch, of which this process takes its part; channels last in memory.
+        # Drawn for the whole batch; this process takes its part. Channels last in memory.
         shape = (images * self.ranks.count, self.recipe.k, height, width, channels)
         noise = torch.empty(shape, device=self.device)
         if self.device.type == "cpu":

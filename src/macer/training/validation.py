@@ -29,8 +29,8 @@ class Validation:
             raise wrong("samples", f"from 1 to {ROWS}", self.samples)
 
 
-def largest_radius(sigma: float, samples: int) -> float:
-    """The radius of an image whose n votes are all right, σΦ⁻¹(1 − 1/2n)."""
+def largest_estimate(sigma: float, samples: int) -> float:
+    """The largest radius that n votes can estimate, when all are right: σΦ⁻¹(1 − 1/2n)."""
     return sigma * float(ndtri(_largest_share(samples)))
 
 

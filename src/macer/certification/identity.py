@@ -1,4 +1,4 @@
-"""What a network computes and which code it comes from: what certificates bind besides weights.
+"""What identifies a certified network besides its weights: its outputs, and the hash of its code.
 
 The hash of a file covers weights, and the hash of a source covers code. Neither covers a tensor
 that is kept as a plain attribute, a file behind a wrapper, a hook or a global that the source

@@ -1,4 +1,4 @@
-"""The beginning of a training: its data, its first weights and its trainer, checked."""
+"""Prepare a training: its data, its first weights and its trainer, checked."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -19,11 +19,14 @@ from macer.runs.run import Run
 from macer.smoothing.streams import Purpose, stream
 from macer.system.errors import Mistake
 from macer.system.processes import SINGLE, Ranks, is_first
-from macer.training.arguments import (
-    check_memory,
-)
+from macer.training.arguments import check_memory
 from macer.training.held_out import hold_out
-from macer.training.initial import begin, check_unseen, check_use, find_initial
+from macer.training.initial_weights import (
+    check_initial_settings,
+    check_unseen,
+    find_initial,
+    load_initial,
+)
 from macer.training.pseudo_labels import without_hidden_labels
 from macer.training.step import Trainer
 from macer.training.teachers import Teachers, load_teachers
@@ -32,8 +35,8 @@ from macer.training.teachers import Teachers, load_teachers
 def with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) -> TrainRecipe:
     """The recipe with the name of the data set that the images come from.
 
-    A resumed run keeps the recipe's own name if it began with it; that its images are the same is
-    checked by their hash.
+    A resumed run keeps the recipe's own name if it began with it; `check_same` compares the hash
+    of its images.
     """
     began = run.read_manifest()["recipe"] if resume and run.manifest.is_file() else None
     if began and began.get("dataset") == recipe.dataset:
@@ -41,7 +44,7 @@ def with_data_set(recipe: TrainRecipe, split: Split, run: Run, *, resume: bool) 
     return replace(recipe, dataset=split.dataset)
 
 
-class Start(NamedTuple):
+class StartingModel(NamedTuple):
     """A model as its training begins."""
 
     model: nn.Sequential
@@ -49,7 +52,7 @@ class Start(NamedTuple):
     read: bool  # whether that file was read just now
 
 
-def start_of(
+def starting_model(
     init: Path | str | None,
     recipe: TrainRecipe,
     card: ModelCard,
@@ -58,7 +61,7 @@ def start_of(
     training: Split,
     *,
     resume: bool,
-) -> Start:
+) -> StartingModel:
     """A fresh model, or one with the weights of a file; a checkpoint may replace them later.
 
     Args:
@@ -70,11 +73,11 @@ def start_of(
     record: dict[str, Any] | None = None
     if initial:
         check_unseen(initial, recipe, data_sha256)
-        record = begin(model, initial, recipe, card, training)
+        record = load_initial(model, initial, recipe, card, training)
     elif resume and run.manifest.is_file():
         record = run.read_manifest().get("init")
-    check_use(recipe, record)
-    return Start(model, record, read=initial is not None)
+    check_initial_settings(recipe, record)
+    return StartingModel(model, record, read=initial is not None)
 
 
 def _fresh_model(recipe: TrainRecipe, card: ModelCard) -> nn.Sequential:
@@ -84,7 +87,7 @@ def _fresh_model(recipe: TrainRecipe, card: ModelCard) -> nn.Sequential:
 
 def trainer_of(
     recipe: TrainRecipe,
-    start: Start,
+    start: StartingModel,
     training: Split,
     teachers: Teachers,
     device: torch.device,
@@ -110,7 +113,7 @@ def first_trainer(
     training = without_hidden_labels(training, recipe)
     check_memory(recipe, split.images.shape[1:], device)
     card = card_of(recipe, training, tuple(classes))
-    start = Start(_fresh_model(recipe, card), None, read=False)
+    start = StartingModel(_fresh_model(recipe, card), None, read=False)
     teachers = load_teachers(recipe, card, device, code=code)
     return trainer_of(recipe, start, training, teachers, device, SINGLE)
 

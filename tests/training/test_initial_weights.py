@@ -249,6 +249,10 @@ def test_another_mismatch_is_refused(source, tmp_path):
     assert refusal(tmp_path, tiny_recipe(), init=source).startswith(
         f"{source}/model.safetensors must hold the weights of tiny_models:tiny: it lacks "
     )
+    # A run's file says which network it has.
+    assert refusal(tmp_path, tiny_recipe(), init=source).endswith(
+        f"; it calls its network {NETWORK}"
+    )
     tensors = network_of(source)
     other = tensors | {"0.weight": torch.zeros(5, 1, 3, 3)}
     torch.save(other, tmp_path / "w.pth")
@@ -265,6 +269,16 @@ def test_another_mismatch_is_refused(source, tmp_path):
         torch.save(tensors | changes, tmp_path / "w.pth")
         assert "must hold the weights of" in refusal(tmp_path, init=tmp_path / "w.pth")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_denoiser_s_classifier_must_know_the_classes(source, tmp_path):
+    tensors = network_of(source)
+    torch.save(
+        tensors | {"5.weight": torch.zeros(7, 64), "5.bias": torch.zeros(7)}, tmp_path / "w.pth"
+    )
+    recipe = tiny_recipe(model=NETWORK, denoiser="dncnn-small", loss="denoising", normalise="none")
+    line = refusal(tmp_path, recipe, init=tmp_path / "w.pth")
+    assert line.startswith("init must know the 3 classes of the data set, since the classifier ")
 
 
 def test_what_is_no_file_is_refused(tmp_path):

@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from macer.certification.authority import IMAGES, MOST_OUTPUTS, outputs_of, probe_images
 from macer.certification.header import outputs_agree
+from macer.certification.identity import IMAGES, MOST_OUTPUTS, outputs_of, probe_images
 from macer.cli.app import main
 from macer.data.sets import load
 

@@ -1,4 +1,4 @@
-"""What a network begins with: fresh weights, or those of a file, a run or a model of the zoo."""
+"""The weights that a training begins with: of a file, a run or the zoo, unless they are fresh."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,14 +26,14 @@ from macer.training.freezing import freeze
 _IMAGES = 512  # that give folded batch-norms their statistics
 
 
-class Initial(NamedTuple):
+class InitialWeights(NamedTuple):
     """The weights that a training begins with, if it does not begin with fresh ones."""
 
     target: Path | str  # as the user wrote it
     weights: Weights
 
 
-def find_initial(init: Path | str | None, run: Run, *, resume: bool) -> Initial | None:
+def find_initial(init: Path | str | None, run: Run, *, resume: bool) -> InitialWeights | None:
     """Read what a training begins with; a run that has a checkpoint begins with that alone.
 
     Args:
@@ -63,16 +63,20 @@ def find_initial(init: Path | str | None, run: Run, *, resume: bool) -> Initial 
     return initial
 
 
-def _read(init: Path | str) -> Initial:
+def _read(init: Path | str) -> InitialWeights:
     path = Path(init)
     file = model_file(init) if in_zoo(init) or path.is_dir() else path
     weights = read_weights(file)
     check_source(init, file, weights.sha256)
-    return Initial(init, weights)
+    return InitialWeights(init, weights)
 
 
-def begin(
-    model: nn.Sequential, initial: Initial, recipe: TrainRecipe, card: ModelCard, split: Split
+def load_initial(
+    model: nn.Sequential,
+    initial: InitialWeights,
+    recipe: TrainRecipe,
+    card: ModelCard,
+    split: Split,
 ) -> dict[str, Any]:
     """Load the initial weights into a fresh model; return what the manifest says of them.
 
@@ -83,7 +87,13 @@ def begin(
     loaded = network
     if isinstance(network, Denoised):
         loaded = network.classifier
-        place = load_weights(loaded, weights, recipe.model)
+        place = load_weights(loaded, weights, recipe.model, num_classes=len(card.classes))
+        if place.new:
+            raise Mistake(
+                f"init must know the {len(card.classes)} classes of the data set, since the "
+                f"classifier behind a denoiser stays as it is, got others in {weights.path}; train "
+                "it first without a denoiser"
+            )
         new = [f"1.denoiser.{name}" for name, _ in network.denoiser.named_parameters()]
     else:
         place = load_weights(network, weights, recipe.model, num_classes=len(card.classes))
@@ -119,7 +129,7 @@ def _unfold(model: nn.Sequential, loaded: nn.Module, recipe: TrainRecipe, split:
     return len(norms)
 
 
-def check_use(recipe: TrainRecipe, record: dict[str, Any] | None) -> None:
+def check_initial_settings(recipe: TrainRecipe, record: dict[str, Any] | None) -> None:
     """Refuse settings that need initial weights, or that have no effect with these.
 
     Args:
@@ -136,7 +146,7 @@ def check_use(recipe: TrainRecipe, record: dict[str, Any] | None) -> None:
         raise Mistake(f"new_lr_factor must be 1 {reason}, got {recipe.new_lr_factor}")
 
 
-def check_unseen(initial: Initial, recipe: TrainRecipe, data_sha256: str) -> None:
+def check_unseen(initial: InitialWeights, recipe: TrainRecipe, data_sha256: str) -> None:
     """Refuse a run that learnt from the images that are held out; say if nobody knows."""
     if not recipe.held_out:
         return

@@ -1,4 +1,4 @@
-"""What a request asks for."""
+"""The parameters of a request: what it asks for."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -16,7 +16,7 @@ _LEAST_ALPHA = 1e-9  # a smaller one takes long to find its first look
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Asked(BaseModel):
+class Parameters(BaseModel):
     """The parameters of a request; in the address, or as fields of a form."""
 
     model_config = ConfigDict(extra="forbid")
@@ -30,13 +30,13 @@ class Asked(BaseModel):
     n: int | None = Field(None, ge=1, description="most samples; the service's limit by default")
 
 
-class AskedStream(Asked):
+class StreamParameters(Parameters):
     """The parameters of a stream."""
 
     copies: int = Field(0, ge=0, le=8, description="noisy images to show in each event")
 
 
-class AskedAttack(Asked):
+class AttackParameters(Parameters):
     """The parameters of an attack; deadline and n are of the answer for the image it finds."""
 
     n: int | None = Field(2000, ge=1, description="most samples that label the attacked image")
@@ -44,17 +44,19 @@ class AskedAttack(Asked):
     length: Number = Field(ge=0, le=1000, description="how far it may go, in ℓ₂ for pixels in 0…1")
 
 
-Wish = TypeVar("Wish", bound=Asked)
+AnyParameters = TypeVar("AnyParameters", bound=Parameters)
 
 
-def with_fields(asked: Wish, query: Mapping[str, str], fields: Mapping[str, str]) -> Wish:
+def with_fields(
+    parameters: AnyParameters, query: Mapping[str, str], fields: Mapping[str, str]
+) -> AnyParameters:
     """The parameters of the address and of a form together."""
     if not fields:
-        return asked
+        return parameters
     if both := sorted(set(query) & set(fields)):
         raise Refusal(422, "parameter", f"{both[0]} must be given once, got two values")
     try:
-        return type(asked).model_validate({**query, **fields})
+        return type(parameters).model_validate({**query, **fields})
     except ValidationError as error:
         raise Refusal(422, "parameter", complaint(error.errors())) from None
 
@@ -63,24 +65,34 @@ def complaint(errors: Any) -> str:
     """The first error of pydantic in one line."""
     first = errors[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("query", "body"))
-    return f"{place}: {first['msg']}, got {str(first.get('input'))[:80]!r}"
+    match first["type"]:
+        case "extra_forbidden":
+            return f"unknown parameter {place[:80]!r}"
+        case "missing":
+            return f"{place} must be given"
+    requirement = first["msg"].removeprefix("Input should be ")
+    return f"{place} must be {requirement}, got {str(first.get('input'))[:80]!r}"
 
 
-def checked(asked: Asked, models: Mapping[str, Served], limits: Limits) -> tuple[Served, int]:
+def checked(
+    parameters: Parameters, models: Mapping[str, Served], limits: Limits
+) -> tuple[Served, int]:
     """The model and the most samples; what the service does not admit is refused."""
-    name = asked.model if asked.model is not None else next(iter(models))
+    name = parameters.model if parameters.model is not None else next(iter(models))
     if name not in models:
         known = ", ".join(models)
         raise Refusal(422, "parameter", f"unknown model {name[:80]!r}; choose from {known}")
-    if asked.deadline > limits.seconds:
-        some = f"deadline must be at most {limits.seconds:g} seconds, got {asked.deadline:g}"
-        raise Refusal(422, "parameter", some)
-    n = limits.n if asked.n is None else asked.n
+    if parameters.deadline > limits.seconds:
+        message = (
+            f"deadline must be at most {limits.seconds:g} seconds, got {parameters.deadline:g}"
+        )
+        raise Refusal(422, "parameter", message)
+    n = limits.n if parameters.n is None else parameters.n
     if n > limits.n:
         raise Refusal(422, "parameter", f"n must be at most {limits.n}, got {n}")
     try:
         sigma = models[name].card.sigma
-        check_settings(sigma=sigma, n0=1, n=n, alpha=asked.alpha, bound=ANYTIME)
+        check_settings(sigma=sigma, n0=1, n=n, alpha=parameters.alpha, bound=ANYTIME)
     except Mistake as mistake:
         raise Refusal(422, "parameter", str(mistake)) from None
     return models[name], n
