@@ -8,6 +8,7 @@ import pytest
 from macer.certification import pace
 from macer.certification.budget import Pace
 from macer.cli.app import main
+from macer.models.denoisers import Denoised
 from macer.recipes import named_recipe
 from macer.training import speed
 
@@ -61,6 +62,20 @@ def test_a_recipe_stands_for_its_network_noise_and_images(
     recipe = named_recipe("demo")
     assert (plan["target"], plan["sigma"]) == (recipe.model, recipe.sigma)
     assert plan["shape"] == [1, 28, 28]
+
+
+def test_a_recipe_with_a_denoiser_is_planned_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = 'model = "lenet"\ndataset = "mnist-sample"\ndenoiser = "dncnn-small"\n'
+    (tmp_path / "a.toml").write_text(f'{recipe}[loss]\nname = "denoising"\n')
+    planned = []
+    made = Pace(1000.0, 10.0, threads=1, task=5, rows=100, padded=False)
+    monkeypatch.setattr(
+        pace, "measured_pace", lambda target, **_: planned.append(target.model[1]) or made
+    )
+    assert main(["plan", "--train", str(tmp_path / "a.toml"), "--device", "cpu"]) == 0
+    assert [type(network) for network in planned] == [Denoised]
 
 
 def test_a_plan_writes_nothing(

@@ -1860,6 +1860,18 @@ MUTANTS = {
         "",
         "cli/test_own_data.py::test_a_stranger_admits_a_function_s_data_by_flag_or_by_name",
     ),
+    "a page that imports a stranger's data set": Mutant(
+        "reporting/pictures.py",
+        "home = data_home(name, run.folder / MODEL, code=code, source=run.folder / JOURNAL)",
+        "home = None",
+        "cli/test_own_data.py::test_a_page_imports_no_data_set_of_a_stranger",
+    ),
+    "a plan without the recipe's denoiser": Mutant(
+        "certification/target.py",
+        "shape=shape, denoiser=denoiser)",
+        "shape=shape)",
+        "cli/test_plan.py::test_a_recipe_with_a_denoiser_is_planned_with_it",
+    ),
     "a recipe's data set run at its word": Mutant(
         "recipes/named.py",
         'values.get("model"), values.get("dataset"), loss.name',

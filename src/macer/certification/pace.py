@@ -46,7 +46,8 @@ def measured_pace(
         seed=0, betas=betas, batch_size=batch_size, row_by_row=row_by_row,
     )  # fmt: skip
     sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
-    return sampled_pace(sampler, device, preparation=clock() - started, clock=clock)
+    preparation = clock() - started
+    return sampled_pace(sampler, device, preparation=preparation, clock=clock)
 
 
 def sampled_pace(

@@ -1,6 +1,6 @@
 """The names of the files and folders of a run; no other module spells them.
 
-manifest.json            recipe, seed, versions, device, SHA-256 of data and weights, commit
+manifest.json            recipe, seed, versions, date, device, SHA-256 of data and weights, commit
 checkpoints/             the newest two generations
 model.safetensors        final weights; its metadata rebuild the model
 metrics.jsonl            one line per epoch
@@ -9,6 +9,8 @@ certificates.tsv         the same as a table, derived
 rescored-BOUND-α.tsv     certificates by another bound or level, from the journal's counts
 bernstein-β/             certificates of the soft classifier at β, from the same samples
 files-test.tsv           of a folder of photographs: the file of each image (data/file_lists.py)
+skipped-test.tsv         every file that was not read, and why
+twice-test.tsv           every file that was found twice, and the other one
 held-out/                certificates of training images that the run held out
 .parts/                  certificates of processes that work together, until the end
 """
