@@ -44,6 +44,7 @@ CHEAPER = {
     r"certify .*--start 5000": "--start 30",
     r"merge part-0 part-1 part-2": "--out runs/merged",
     r"compare ": "--dataset mnist --seeds 1 --n0 20 --n 100 --device cpu",
+    r"compare .*--held-out": "--held-out 16",
     r"paper .*--train": "--share 0.005 --n0 20 --n 100 --start 0 --stop 1 --device cpu",
     r"predict ": "--n 300 --device cpu",
     r"predict .*--seconds": "--seconds 0.1",

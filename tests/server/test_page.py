@@ -116,6 +116,8 @@ def test_a_drawn_digit_gets_a_label_and_a_radius_that_grows_and_holds_inside(
         seconds = time.perf_counter() - begun
         record_property("measured", f"macer serve: label and radius {seconds:.2f} s after drawing")
         assert page.inner_text("#label") == "7"
+        place = page.locator("#radius").bounding_box()  # in view, while the field is
+        assert 0 <= place["y"] < look["viewport"]["height"] - place["height"]
         later = wait_for_radius(page, first)
         assert later > first
         page.wait_for_selector("#copies img:nth-child(4)")
