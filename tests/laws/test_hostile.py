@@ -26,6 +26,7 @@ from hostile_case import Case
 from processes import surroundings
 
 from macer.cli.app import main
+from macer.system import progress
 from macer.system.errors import Mistake
 
 GROUPS = ("hostile_weights", "hostile_data", "hostile_texts")
@@ -40,6 +41,7 @@ LIMIT = 16 << 30  # bytes of address space, so that a failure does not take the 
 def measure() -> None:
     """Meet every file and print what came of it."""
     faulthandler.enable()
+    progress.SECONDS_TO_FIRST_SIGN = 2 * SECONDS  # a slow machine's line is no part of a refusal
     warnings.simplefilter("error")
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     with tempfile.TemporaryDirectory() as folder:

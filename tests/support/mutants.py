@@ -86,8 +86,8 @@ MUTANTS = {
     ),
     "a pace that counts the trial as samples": Mutant(
         "certification/pace.py",
-        "preparation=clock() - started, clock",
-        "preparation=0.0, clock",
+        "preparation = clock() - started\n",
+        "preparation = 0.0\n",
         "certification/test_pace.py",
     ),
     "a rate of rounds that warm up": Mutant(

@@ -5,7 +5,7 @@ from numbers import Real
 from torch import Tensor
 from torch.special import ndtri as Phi_inv
 
-from macer.system.typed import require_type, wrong
+from macer.system.typed import wrong
 
 
 def certified_radius(
@@ -23,8 +23,10 @@ def certified_radius(
             Φ⁻¹(p) near 1 is then −Φ⁻¹(1 − p), accurate where p itself rounds to 1.
     """
     for name, value in (("p_a", p_a), ("p_b", p_b)):
-        require_type(name, value, Tensor, "a tensor", "convert it with torch.as_tensor")
-    require_type("sigma", sigma, (Real, Tensor), "a number")
+        if not isinstance(value, Tensor):
+            raise wrong(name, "a tensor", value, "convert it with torch.as_tensor")
+    if not isinstance(sigma, Real | Tensor):
+        raise wrong("sigma", "a number", sigma)
     if not sigma > 0:
         raise wrong("sigma", "> 0", sigma)
     Phi_inv_p_a = Phi_inv(p_a) if q_a is None else -Phi_inv(q_a)
