@@ -79,6 +79,7 @@ def _write_data() -> None:
     make_imagenet(Path("DIR"))
     write_photographs(Path("DIR"), "RGB", train=40, test=4)
     write_photographs(Path("digits"), "L", train=40, test=60)
+    write_photographs(Path("imagenette"), "RGB", train=8, test=2)
     make_messy(Path("photos"))
     for track in range(21):
         for place in ("train/14", "train/13", "test/14", "test/13"):
@@ -108,6 +109,8 @@ def _write_weights() -> None:
     torch.save(MODELS["resnet20a"](num_classes=10, channels=3).state_dict(), "resnet20.th")
     mobilenet = MODELS["mobilenetv2-same"](num_classes=1000, channels=3)
     torch.save(mobilenet.state_dict(), "mobilenet_v2.pth")
+    three = MODELS["mobilenetv2-same"](num_classes=3, channels=3)  # as imagenette has
+    torch.save(three.state_dict(), "ten.pth")
     net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     torch.save(net.state_dict(), "FILE")
     Path("net.onnx").write_bytes(onnx_of(net, (3, 32, 32)))
@@ -132,6 +135,8 @@ def _write_files_of_the_guides() -> None:
     Path("parts.toml").write_text(recipe, "utf-8")
     [recipe] = blocks(GUIDE / "traffic-signs.md", "toml")
     Path("signs.toml").write_text(recipe, "utf-8")
+    [recipe] = blocks(GUIDE / "photographs.md", "toml")
+    Path("photographs.toml").write_text(recipe, "utf-8")
     [recipe] = blocks(GUIDE / "own-loss.md", "toml")
     Path("margin.toml").write_text(recipe, "utf-8")
     [loss] = blocks(GUIDE / "own-loss.md", "python")
