@@ -493,22 +493,40 @@ MUTANTS = {
         "certification/test_settings.py",
     ),
     "range of inputs not checked": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "if value_range is not None and not value_range[0] <= low <= high <= value_range[1]:",
         "if False:",
         "certification/test_settings.py",
     ),
     "infinite inputs admitted": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "    if not np.isfinite([low, high]).all():\n",
         "    if False:\n",
         "certification/test_settings.py",
     ),
     "inputs that lose the noise to rounding admitted": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "if max(-low, high) > MOST_SIGMAS * sigma > 0:",
         "if high > 0 * MOST_SIGMAS > sigma:",
         "certification/test_settings.py",
+    ),
+    "inputs that are no images divided by 255 in their training": Mutant(
+        "training/batches.py",
+        "return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs",
+        "return inputs.float() / 255",
+        "laws/test_trained_inputs.py",
+    ),
+    "a journal that takes inputs for images": Mutant(
+        "certification/preparation.py",
+        '"value_range": None if split.value_range is None else list(split.value_range),',
+        '"value_range": [0.0, 1.0],',
+        "laws/test_trained_inputs.py",
+    ),
+    "a forged journal's exact noise for inputs that are no images": Mutant(
+        "certification/header.py",
+        'if self.exact and self.value_range != OLDER["value_range"]:',
+        "if False:",
+        "laws/test_trained_inputs.py",
     ),
     "exact noise claimed for floats": Mutant(
         "smoothing/sampling.py",
