@@ -192,14 +192,16 @@ def test_a_journal_of_images_does_not_name_their_range_and_one_of_inputs_does():
         assert Header.from_json(entries).to_json() == entries
 
 
+CARD = {
+    "architecture": "lenet", "classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.0],
+    "std": [1.0], "sigma": 0.5, "dataset": "mnist",
+}  # fmt: skip
+OWN_CARD = CARD | {"shape": [7], "mean": [], "std": [], "value_range": None}
+
+
 def test_a_card_of_images_does_not_name_their_range_and_one_of_inputs_does():
-    fields = {
-        "architecture": "lenet", "classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.0],
-        "std": [1.0], "sigma": 0.5, "dataset": "mnist",
-    }  # fmt: skip
-    assert "value_range" not in ModelCard.from_fields(fields).to_dict()
-    own = fields | {"shape": [7], "mean": [], "std": [], "value_range": None}
-    card = ModelCard.from_fields(own)
+    assert "value_range" not in ModelCard.from_fields(CARD).to_dict()
+    card = ModelCard.from_fields(OWN_CARD)
     assert card.value_range is None and card.to_dict()["value_range"] is None
     assert ModelCard.from_fields(json.loads(json.dumps(card.to_dict()))) == card
 
@@ -293,3 +295,21 @@ def test_commands_for_images_refuse_the_run_in_one_line(
     assert main(command.format(audited.folder).split()) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "must be" in line or "takes inputs of" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shape": []}, "shape must be three whole numbers, got ()"),
+        ({"shape": [1] * 17}, "shape must be at most 16 sizes, got (1, 1"),
+        ({"shape": [2.5]}, "shape must be three whole numbers, got [2.5]"),
+        ({"mean": [0.0]}, "mean must be 0 finite numbers"),
+        ({"value_range": [1.0, 0.0]}, "value_range must be None or two numbers"),
+        ({"value_range": "any"}, "value_range must be null or two numbers, got any"),
+        ({"value_range": [0.0, 1.0]}, "shape must be three whole numbers, got (7,)"),
+    ],
+)
+def test_a_card_that_no_inputs_have_is_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(Mistake) as caught:
+        ModelCard.from_fields(OWN_CARD | changes)
+    assert str(caught.value).startswith(message)

@@ -1027,8 +1027,8 @@ MUTANTS = {
     ),
     "a header that need not have all": Mutant(
         "certification/header.py",
-        'optional = {"split", "also"} if',
-        'optional = {"split", "also"} if False and',
+        'optional = {"also", *_USUAL} if',
+        'optional = {"also", *_USUAL} if False and',
         "laws/test_forgery.py",
     ),
     "doubled records verified": Mutant(
@@ -1168,8 +1168,8 @@ MUTANTS = {
     ),
     "the first part's noise for every part of a batch": Mutant(
         "training/step.py",
-        "return self.ranks.part(noise)",
-        "return noise[:images]",
+        "noise = self.ranks.part(noise)",
+        "noise = noise[:images]",
         "system/test_processes.py",
     ),
     "certificates that are being written taken away": Mutant(
@@ -1661,8 +1661,8 @@ MUTANTS = {
     ),
     "ordinary noise not to be had": Mutant(
         "certification/data_set.py",
-        "as_images(images, exact=recipe.exact)",
-        "as_images(images)",
+        "as_inputs(images, sigma=sigma, exact=recipe.exact,",
+        "as_inputs(images, sigma=sigma,",
         "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
     ),
     "every certification a score": Mutant(

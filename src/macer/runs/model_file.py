@@ -28,12 +28,14 @@ Tensors = dict[str, Tensor]
 # Limits of what a card may ask for: more is a mistake or an attack, not a model to certify.
 MOST_CLASSES = 65_536
 MOST_VALUES = 2**21  # per image: two such images in ResNet-18 take 2 GB
+MOST_SIZES = 16  # in a shape
 MOST_TEXT = 300  # characters of a name
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, halves of characters
 
 
-_OPTIONAL = {"denoiser": "none", "value_range": IMAGE_RANGE}  # a file names others alone
+# What a file does not name if it is so.
+_OPTIONAL = {"denoiser": "none", "value_range": IMAGE_RANGE}
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class ModelCard:
         images, count = self.value_range == IMAGE_RANGE, len(self.classes)
         if not self.shape or (images and len(self.shape) != 3):
             raise Mistake(f"shape must be three whole numbers, got {_shortened(self.shape)}")
+        _require("shape", len(self.shape) <= MOST_SIZES, f"at most {MOST_SIZES} sizes", self.shape)
         channels = self.shape[0] if images else 0
         for name in ("architecture", "dataset", "denoiser"):
             _check_text(name, getattr(self, name))
