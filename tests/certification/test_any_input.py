@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,7 +16,7 @@ from onnx_file import onnx_of
 from torch import nn
 
 import macer
-from macer.certification.settings import MOST_SIGMAS
+from macer.data.value_range import MOST_SIGMAS
 
 PAGE = (Path(__file__).parents[2] / "docs/guide/any-input.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -29,8 +30,8 @@ def done(block: str) -> dict[str, Any]:
 
 
 def test_every_block_of_the_page_is_done_here() -> None:
-    marks = ("predict_proba", "macer_loss", "Conv1d", "onnxruntime", "urllib")
-    assert [mark in block for mark, block in zip(marks, BLOCKS, strict=True)] == [True] * 5
+    marks = ("predict_proba", "def net", "macer.train", "Conv1d", "onnxruntime", "urllib")
+    assert [mark in block for mark, block in zip(marks, BLOCKS, strict=True)] == [True] * 6
 
 
 def test_the_page_states_the_largest_inputs() -> None:
@@ -51,9 +52,24 @@ def test_the_page_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert again == certificates
 
 
+def test_the_page_trains_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    Path("mynets.py").write_text(BLOCKS[1])
+    monkeypatch.delitem(sys.modules, "mynets", raising=False)
+    certified = done(BLOCKS[2])["certified"]
+    del sys.modules["mynets"]
+    assert len(certified) == 30 and certified.accuracy() > 0.8 and certified.acr > 0.8
+    said, verified = capsys.readouterr().out.splitlines()
+    assert said == f"average certified radius {certified.acr:.3f}, in standard deviations"
+    assert verified == "29 certificates drawn again, with equal counts"
+
+
 def test_the_page_on_series() -> None:
     torch.manual_seed(0)
-    certificates = done(BLOCKS[2])["certificates"]
+    certificates = done(BLOCKS[3])["certificates"]
     assert len(certificates) == 2 and len(certificates[0].selection) == 4
 
 
@@ -63,7 +79,7 @@ def test_the_page_on_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     Path("model.onnx").write_bytes(onnx_of(network, [16]))
-    names = done(BLOCKS[3])
+    names = done(BLOCKS[4])
     x = names["embeddings"].astype(np.float32)
     expected = network(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(names["logits"](x), expected, rtol=1e-5, atol=1e-6)
@@ -99,6 +115,6 @@ def address() -> Iterator[str]:
 
 def test_the_page_on_a_remote_model(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    names = done(BLOCKS[4].replace("localhost:8000", address))
+    names = done(BLOCKS[5].replace("localhost:8000", address))
     assert names["label"] == 2
     assert 0.4 < names["radius"] < 1.5 / np.sqrt(2)  # the distance to where another is largest

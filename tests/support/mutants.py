@@ -493,22 +493,40 @@ MUTANTS = {
         "certification/test_settings.py",
     ),
     "range of inputs not checked": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "if value_range is not None and not value_range[0] <= low <= high <= value_range[1]:",
         "if False:",
         "certification/test_settings.py",
     ),
     "infinite inputs admitted": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "    if not np.isfinite([low, high]).all():\n",
         "    if False:\n",
         "certification/test_settings.py",
     ),
     "inputs that lose the noise to rounding admitted": Mutant(
-        "certification/settings.py",
+        "data/value_range.py",
         "if max(-low, high) > MOST_SIGMAS * sigma > 0:",
         "if high > 0 * MOST_SIGMAS > sigma:",
         "certification/test_settings.py",
+    ),
+    "inputs that are no images divided by 255 in their training": Mutant(
+        "training/batches.py",
+        "return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs",
+        "return inputs.float() / 255",
+        "laws/test_trained_inputs.py",
+    ),
+    "a journal that takes inputs for images": Mutant(
+        "certification/preparation.py",
+        '"value_range": None if split.value_range is None else list(split.value_range),',
+        '"value_range": [0.0, 1.0],',
+        "laws/test_trained_inputs.py",
+    ),
+    "a forged journal's exact noise for inputs that are no images": Mutant(
+        "certification/header.py",
+        'if self.exact and self.value_range != OLDER["value_range"]:',
+        "if False:",
+        "laws/test_trained_inputs.py",
     ),
     "exact noise claimed for floats": Mutant(
         "smoothing/sampling.py",
@@ -1009,8 +1027,8 @@ MUTANTS = {
     ),
     "a header that need not have all": Mutant(
         "certification/header.py",
-        'optional = {"split", "also"} if',
-        'optional = {"split", "also"} if False and',
+        'optional = {"also", *_USUAL} if',
+        'optional = {"also", *_USUAL} if False and',
         "laws/test_forgery.py",
     ),
     "doubled records verified": Mutant(
@@ -1150,8 +1168,8 @@ MUTANTS = {
     ),
     "the first part's noise for every part of a batch": Mutant(
         "training/step.py",
-        "return self.ranks.part(noise)",
-        "return noise[:images]",
+        "noise = self.ranks.part(noise)",
+        "noise = noise[:images]",
         "system/test_processes.py",
     ),
     "certificates that are being written taken away": Mutant(
@@ -1643,8 +1661,8 @@ MUTANTS = {
     ),
     "ordinary noise not to be had": Mutant(
         "certification/data_set.py",
-        "as_images(images, exact=recipe.exact)",
-        "as_images(images)",
+        "as_inputs(images, sigma=sigma, exact=recipe.exact,",
+        "as_inputs(images, sigma=sigma,",
         "certification/test_data_set.py::test_what_a_recipe_asks_for_reaches_certify",
     ),
     "every certification a score": Mutant(
@@ -2635,6 +2653,12 @@ MUTANTS = {
         "        ctypes.CDLL(None).malloc_trim(0)\n",
         "        pass\n",
         "system/test_allocator.py::test_what_was_freed_goes_back_to_the_system",
+    ),
+    "certificates of another value range pass": Mutant(
+        "audit/verify.py",
+        "if header.value_range != (None if value_range is None else list(value_range)):",
+        "if False:",
+        "laws/test_trained_inputs.py",
     ),
     "each large block is mapped anew": Mutant(
         "system/allocator.py",

@@ -21,6 +21,7 @@ from macer.certification.table import table_lines
 from macer.certification.target import PreparedModel, Target, other_function, prepare
 from macer.data.fingerprint import fingerprint, pixels_sha256
 from macer.data.sets import Split
+from macer.data.value_range import ValueRange
 from macer.recipes import CertifyRecipe
 from macer.runs.names import JOURNAL
 from macer.smoothing.bounds import bound_named
@@ -188,7 +189,7 @@ def check_data_set(contents: Contents, name: str) -> None:
 def check_sources(
     contents: Contents, target: Target, split: Split, device: torch.device
 ) -> PreparedModel:
-    """The model and the data must be those that the certificates were made with.
+    """The data and the model must be those that the certificates were made with.
 
     Returns the model as it was certified, for drawing samples again.
     """
@@ -197,23 +198,39 @@ def check_sources(
         raise AuditFailed(
             f"data_sha256 is {data_sha256[:16]}…, the journal names {header.data_sha256[:16]}…"
         )
+    model = check_model(contents, target, split.value_range, device)
+    for record in contents.records.values():
+        _check_image(record, split)
+    return model
+
+
+def check_model(
+    contents: Contents, target: Target, value_range: ValueRange, device: torch.device
+) -> PreparedModel:
+    """The model must be the one that the certificates are of; returns it as it was certified.
+
+    Args:
+        value_range: of the model's inputs.
+    """
+    header = contents.header
+    if header.value_range != (None if value_range is None else list(value_range)):
+        raise AuditFailed(f"value_range is {value_range}, the journal names {header.value_range}")
     if header.sigma != target.sigma:
         raise AuditFailed(f"sigma is {target.sigma:g}, the journal names {header.sigma:g}")
     model = prepare(target, precision=header.precision, row_by_row=header.row_by_row, device=device)
     if other := other_function(header, model):
         raise AuditFailed(other)
-    for record in contents.records.values():
-        _check_image(record, target, split)
+    for idx, record in contents.records.items():
+        if len(record.certificate.selection) != target.num_classes:
+            raise AuditFailed(f"image {idx}: its counts are not of {target.num_classes} classes")
     return model
 
 
-def _check_image(record: Record, target: Target, split: Split) -> None:
+def _check_image(record: Record, split: Split) -> None:
     if record.idx >= len(split.labels):
         raise AuditFailed(f"image {record.idx}: the data set has {len(split.labels)} images")
     if record.label != int(split.labels[record.idx]):
         raise AuditFailed(f"{split.image(record.idx)}: its label is not the data set's")
-    if len(record.certificate.selection) != target.num_classes:
-        raise AuditFailed(f"image {record.idx}: its counts are not of {target.num_classes} classes")
     [image] = np.asarray(split.images[[record.idx]])
     if record.pixels != pixels_sha256(split, image):
         raise AuditFailed(
@@ -283,6 +300,7 @@ def resample(
             batch_size=header.rows,
             indices=[idx],
             labels=split.labels[[idx]].tolist(),
+            value_range=split.value_range,
         )
         if not _follows(recorded, certificate, header.sigma):
             raise AuditFailed(f"{split.image(idx)}: drawing its samples again gives other counts")

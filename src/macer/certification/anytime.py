@@ -6,14 +6,8 @@ from functools import lru_cache
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude, selected_classes, worth_estimating
-from macer.certification.settings import (
-    IMAGE_RANGE,
-    ImageArray,
-    ValueRange,
-    as_inputs,
-    check_settings,
-    least_useful_n,
-)
+from macer.certification.settings import ImageArray, as_inputs, check_settings, least_useful_n
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.models.callables import Classifier, as_network
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import bound_named

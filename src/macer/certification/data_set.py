@@ -20,12 +20,13 @@ from macer.certification.largest_radius import Kind, sample_and_certify, soft_be
 from macer.certification.pace import sampled_pace
 from macer.certification.reach import largest_radius
 from macer.certification.record import Record
-from macer.certification.settings import as_images
+from macer.certification.settings import as_inputs
 from macer.certification.table import rounded_down, write_table
 from macer.certification.target import PreparedModel
 from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import pixels_sha256
 from macer.data.sets import Split
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.recipes import CertifyRecipe
 from macer.runs.names import HELD_OUT, JOURNAL, MODEL, PARTS, TABLE, soft_folder
 from macer.smoothing.bounds import bound_named
@@ -120,7 +121,7 @@ def _try_network(certification: Certification, block: Sequence[int]) -> None:
         return
     images = torch.from_numpy(np.asarray(certification.split.images[block])).to(model.device)
     sampler = Sampler(
-        model=model.network, images=as_images(images, exact=header.exact), sigma=header.sigma,
+        model=model.network, images=_sampled(certification, images), sigma=header.sigma,
         seed=header.seed, batch_size=header.rows, row_by_row=header.row_by_row,
     )  # fmt: skip
     sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
@@ -135,12 +136,23 @@ def _say_what_it_takes(certification: Certification, todo: Sequence[int]) -> Non
     image = torch.from_numpy(np.asarray(certification.split.images[todo[:1]])).to(device)
     kinds = [Kind(each.bound, each.beta) for each in certification.recipes]
     sampler = Sampler(
-        model=certification.model.network, images=as_images(image, exact=header.exact),
+        model=certification.model.network, images=_sampled(certification, image),
         sigma=header.sigma, seed=header.seed, betas=soft_betas(kinds), batch_size=header.rows,
         row_by_row=header.row_by_row,
     )  # fmt: skip
     pace = sampled_pace(sampler, device)
     note(_estimate(header, pace, len(todo)))
+
+
+def _sampled(certification: Certification, images: Tensor) -> Tensor:
+    """Images, or other inputs, as they are sampled around."""
+    header = certification.headers[0]
+    return as_inputs(
+        images,
+        sigma=header.sigma,
+        exact=header.exact,
+        value_range=certification.split.value_range,
+    )
 
 
 def _estimate(header: Header, pace: Pace, images: int) -> str:
@@ -191,6 +203,7 @@ def _certified_block(
         batch_size=header.rows,
         progress=progress,
         seconds=certification.seconds,
+        value_range=split.value_range,
     )
     seconds = (time.monotonic() - started) / len(block)
     digests = [pixels_sha256(split, image) for image in pixels]
@@ -238,19 +251,22 @@ def certify_by_recipes(
     batch_size: int | None = None,
     progress: Progress | None = None,
     seconds: float | None = None,
+    value_range: ValueRange = IMAGE_RANGE,
 ) -> list[list[Certificate]]:
     """The certificates of images by recipes that differ in bound and β only, from one pass.
 
     Args:
         labels: true classes, for recipes that only want a score.
         seconds: the most time for all images together, with one recipe by the bound anytime.
+        value_range: of inputs that are no images, see `certify`.
     """
     recipe = recipes[0]
     kinds = [Kind(each.bound, each.beta) for each in recipes]
     labels = labels if recipe.score else None
     n0, n, alpha = recipe.n0, recipe.n, recipe.alpha
+    inputs = as_inputs(images, sigma=sigma, exact=recipe.exact, value_range=value_range)
     sampler = Sampler(
-        model=model, images=as_images(images, exact=recipe.exact), sigma=sigma, seed=recipe.seed,
+        model=model, images=inputs, sigma=sigma, seed=recipe.seed,
         indices=indices, betas=soft_betas(kinds), batch_size=batch_size,
         row_by_row=recipe.row_by_row, progress=progress,
     )  # fmt: skip

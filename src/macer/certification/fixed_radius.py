@@ -6,13 +6,8 @@ import torch
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude_at, worth_estimating
-from macer.certification.settings import (
-    IMAGE_RANGE,
-    ImageArray,
-    ValueRange,
-    as_inputs,
-    check_settings,
-)
+from macer.certification.settings import ImageArray, as_inputs, check_settings
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.models.callables import Classifier, as_network
 from macer.smoothing.sampling import Progress, Sampler
 from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts

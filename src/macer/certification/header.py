@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
 
+from macer.data.value_range import IMAGE_RANGE
 from macer.recipes import MOST_VOTES, CertifyRecipe
 from macer.system.errors import Mistake
 
@@ -20,6 +21,8 @@ Outputs = Sequence[OutputRow]
 FORMAT = 2
 
 LARGEST_RADIUS = 1e6
+
+_USUAL = ("split", "value_range")  # a new journal names others than test and images alone
 
 # In the name of a model, before the σ that it was trained for, if it was certified at another.
 TRAINED_AT = ", trained at σ = "
@@ -67,6 +70,7 @@ class Header:
     score: bool
     precision: Literal["fp32", "bf16"]
     also: list[str] = field(default_factory=list)  # other bounds fixed beforehand, at the same α
+    value_range: list[float] | None = field(default_factory=lambda: list(IMAGE_RANGE))  # of inputs
     written: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,11 +79,15 @@ class Header:
             value = getattr(self, name)
             if not holds(value):
                 raise Mistake(f"{name} must be {requirement}, got {str(value)[:40]!r}")
+        if self.exact and self.value_range != OLDER["value_range"]:
+            raise Mistake(f"exact must be false with the value_range {self.value_range}, got True")
 
     def _names(self) -> list[str]:
-        """The entries of the journal's first line; a new journal does not name the test split."""
+        """The entries of the journal's first line; a new journal leaves out what is usual."""
         if not self.written:
-            return [name for name in ENTRIES if name != "split" or self.split == "train"]
+            return [
+                name for name in ENTRIES if name not in _USUAL or getattr(self, name) != OLDER[name]
+            ]
         changed = [name for name, value in OLDER.items() if getattr(self, name) != value]
         return list(dict.fromkeys((*self.written, *changed)))
 
@@ -89,7 +97,7 @@ class Header:
         if not isinstance(entries, dict):
             raise Mistake(f"it must be an object, got {str(entries)[:40]}")
         # A journal of today's format that lacks the outputs would be spared the checks by them.
-        optional = {"split", "also"} if entries.get("format", 1) != 1 else OLDER.keys()
+        optional = {"also", *_USUAL} if entries.get("format", 1) != 1 else OLDER.keys()
         if missing := [name for name in ENTRIES if name not in {*entries, *optional}]:
             raise Mistake(f"it must have {missing[0]}")
         if unknown := sorted(entries.keys() - ENTRIES.keys()):
@@ -112,7 +120,8 @@ class Header:
 
 
 # Entries that headers of format 1 may lack, with what holds of their certificates. Those of test
-# images lack the split in every format, and those of before there was `also` may lack that.
+# images lack the split in every format, those of images their value_range, and those of before
+# there was `also` may lack that.
 OLDER: Mapping[str, Any] = {
     "format": 1,
     "split": "test",
@@ -121,6 +130,7 @@ OLDER: Mapping[str, Any] = {
     "cpu": None,
     "outputs": None,
     "also": [],
+    "value_range": list(IMAGE_RANGE),
 }
 
 Check = tuple[Callable[[Any], bool], str]  # what must hold of a value, and the same in words
@@ -174,6 +184,19 @@ _BOUNDS: Check = (
     "a list of bounds",
 )
 
+_RANGE: Check = (
+    lambda value: (
+        value is None
+        or (
+            isinstance(value, list)
+            and len(value) == 2
+            and all(is_number(number, -1e300, 1e300) for number in value)
+            and value[0] < value[1]
+        )
+    ),
+    "two numbers, the least and the largest value, or null",
+)
+
 # What must hold of each entry, in the order of a new journal.
 ENTRIES: Mapping[str, Check] = {
     "format": (lambda value: is_whole(value, 1, FORMAT), f"1 to {FORMAT}; a newer macer wrote it"),
@@ -204,6 +227,7 @@ ENTRIES: Mapping[str, Check] = {
     "score": _FLAG,
     "precision": _one_of("fp32", "bf16"),
     "also": _BOUNDS,
+    "value_range": _RANGE,
 }
 
 # What two headers must have in common; what explains other differences comes first. The version

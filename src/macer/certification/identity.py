@@ -38,7 +38,8 @@ def outputs_of(
     """
     images = probe_images(shape, sigma).to(device, network_dtype(model))
     with torch.inference_mode(), evaluating(model):
-        images = images.contiguous(memory_format=torch.channels_last)
+        if len(shape) == 3:
+            images = images.contiguous(memory_format=torch.channels_last)
         batches = torch.split(images, 1 if row_by_row else IMAGES)
         logits = torch.cat([model(batch) for batch in batches]).double().cpu()
     if logits.shape[1] > MOST_OUTPUTS:
@@ -54,12 +55,16 @@ def _rounded(value: float) -> float | None:
 
 
 def probe_images(shape: Sequence[int], sigma: float) -> Tensor:
-    """Fixed noisy images (IMAGES, *shape): half of independent pixels, half of large patches."""
+    """Fixed noisy images (IMAGES, *shape): half of independent pixels, half of large patches.
+
+    Those of another shape than an image's are all of independent numbers.
+    """
     random = np.random.Generator(np.random.Philox(1))
     pixels = random.random((IMAGES, *shape))
-    patches = random.random((IMAGES, shape[0], 4, 4))
-    rows, columns = (np.arange(size) * 4 // size for size in shape[1:])
-    pixels[1::2] = patches[1::2][:, :, rows][:, :, :, columns]
+    if len(shape) == 3:
+        patches = random.random((IMAGES, shape[0], 4, 4))
+        rows, columns = (np.arange(size) * 4 // size for size in shape[1:])
+        pixels[1::2] = patches[1::2][:, :, rows][:, :, :, columns]
     noisy = pixels + sigma * random.standard_normal(pixels.shape)
     return torch.from_numpy(noisy.astype(np.float32))
 

@@ -12,13 +12,8 @@ from macer.certification.conclusions import (
     selected_classes,
     worth_estimating,
 )
-from macer.certification.settings import (
-    IMAGE_RANGE,
-    ImageArray,
-    ValueRange,
-    as_inputs,
-    check_settings,
-)
+from macer.certification.settings import ImageArray, as_inputs, check_settings
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.models.callables import Classifier, as_network
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.sampling import Progress, Sampler

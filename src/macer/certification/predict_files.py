@@ -201,6 +201,7 @@ def check_certified_function(run: Path, model: PreparedModel) -> None:
 
 
 def _file_image(path: Path, card: ModelCard) -> Tensor:
+    card.require_images("the model")
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG, JPEG, WebP, BMP or TIFF file")
     with without_warnings(), opened_image(path) as image:

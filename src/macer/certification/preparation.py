@@ -22,7 +22,7 @@ from macer.smoothing.sampling import network_rows
 from macer.smoothing.sequential import check_radius
 from macer.system.errors import Mistake
 from macer.system.processor import instruction_set
-from macer.system.text import shape_text
+from macer.system.text import inputs_text, shape_text
 
 
 def plan_certification(
@@ -49,7 +49,7 @@ def plan_certification(
         seconds: go on to the next image after so much time; with the bound anytime.
     """
     _check_time(seconds, recipe.bound, soft_betas)
-    precision = resolve_precision(recipe.precision, device)
+    precision = _precision(recipe, split, device)
     recipe = replace(recipe, precision=precision)  # type: ignore[arg-type]
     recipes = [recipe, *_soft_recipes(recipe, soft_betas)]
     for each in recipes:
@@ -71,11 +71,24 @@ def plan_certification(
         "tf32": device.type == "cuda" and torch.backends.cudnn.allow_tf32,
         "family": family,
         "outputs": model.outputs,
+        "value_range": None if split.value_range is None else list(split.value_range),
     }
     headers = tuple(
         Header(**entries, **asdict(each), also=other_readings(each)) for each in recipes
     )
     return Certification(model, split, tuple(recipes), headers, seconds)
+
+
+def _precision(recipe: CertifyRecipe, split: Split, device: torch.device) -> str:
+    """That of the recipe; inputs that are no images have neither bf16 nor exact noise."""
+    if split.are_images:
+        return resolve_precision(recipe.precision, device)
+    what = f"for inputs of the value_range {split.value_range}, which are no images"
+    if recipe.exact:
+        raise Mistake(f"exact must be False {what}, got True; leave exact out")
+    if recipe.precision == "bf16":
+        raise Mistake(f"precision must be auto or fp32 {what}, got bf16")
+    return "fp32"
 
 
 def other_readings(recipe: CertifyRecipe) -> list[str]:
@@ -125,6 +138,6 @@ def _check(
     shape = tuple(split.images.shape[1:])
     if shape != target.shape:
         raise Mistake(
-            f"{target.name} takes {shape_text(target.shape)} images, those of {dataset} are "
+            f"{target.name} takes {inputs_text(target.shape)}, those of {dataset} are "
             f"{shape_text(shape)}"
         )

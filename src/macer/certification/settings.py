@@ -8,6 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from macer.data.value_range import (
+    IMAGE_RANGE,
+    ValueRange,
+    check_size,
+    check_values,
+    checked_range,
+)
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
@@ -15,12 +22,6 @@ from macer.system.errors import Mistake
 from macer.system.typed import wrong
 
 ImageArray = Tensor | NDArray[Any]
-ValueRange = tuple[float, float] | None
-
-IMAGE_RANGE = (0.0, 1.0)
-
-# float32 has at least 64 steps per σ near a number that is at most this many σ.
-MOST_SIGMAS = 2**17
 
 
 def check_settings(
@@ -89,7 +90,8 @@ def as_inputs(
         value_range: the least and the largest value that is allowed; any finite one if None.
     """
     inputs = as_tensor(inputs)
-    value_range = checked_range(value_range)
+    if value_range is not IMAGE_RANGE:
+        value_range = checked_range(value_range)
     if are_images(inputs, value_range):
         return as_images(inputs, exact=exact)
     if inputs.ndim < 2 or 0 in inputs.shape[1:]:
@@ -114,40 +116,11 @@ def as_inputs(
     return inputs
 
 
-def checked_range(value_range: ValueRange) -> ValueRange:
-    """The least and the largest value that inputs may have, or None; anything else is refused."""
-    if value_range is None:
-        return None
-    try:
-        low, high = map(float, value_range)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise Mistake(
-            "value_range must be None or two numbers, the least and the largest value, "
-            f"got {value_range}"
-        )
-    return low, high
-
-
 def _check_values(inputs: Tensor, value_range: ValueRange, sigma: float) -> None:
-    """Refuse values out of range, and values that lose the noise when it is added in float32."""
-    if not inputs.numel():
-        return
-    low, high = (float(value) for value in inputs.aminmax())
-    if not np.isfinite([low, high]).all():
-        raise Mistake(f"inputs must have finite float32 values, got [{low:g}, {high:g}]")
-    if value_range is not None and not value_range[0] <= low <= high <= value_range[1]:
-        raise Mistake(
-            f"inputs must have values in [{value_range[0]:g}, {value_range[1]:g}], "
-            f"got [{low:g}, {high:g}]; scale them, or state their value_range, None for any"
-        )
-    if max(-low, high) > MOST_SIGMAS * sigma > 0:
-        raise Mistake(
-            f"inputs must be at most {MOST_SIGMAS:,} sigma in size, since float32 rounds the "
-            f"noise away from larger ones, got {max(-low, high):g} with sigma {sigma:g}; "
-            "centre or scale them"
-        )
+    if inputs.numel():
+        low, high = (float(value) for value in inputs.aminmax())
+        check_values(low, high, value_range)
+        check_size(low, high, sigma)
 
 
 def as_images(images: ImageArray, *, exact: bool | None = None) -> Tensor:

@@ -7,15 +7,8 @@ from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
 from macer.certification.largest_radius import Kind, sample_and_certify, sample_and_predict
-from macer.certification.settings import (
-    IMAGE_RANGE,
-    ImageArray,
-    ValueRange,
-    are_images,
-    as_inputs,
-    as_tensor,
-    checked_range,
-)
+from macer.certification.settings import ImageArray, are_images, as_inputs, as_tensor
+from macer.data.value_range import IMAGE_RANGE, ValueRange, checked_range
 from macer.kernels.graph import tensors_of
 from macer.models.callables import CallableNetwork, Classifier, as_network
 from macer.models.inference import for_inference, resolve_precision

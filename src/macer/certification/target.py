@@ -37,7 +37,7 @@ class Target:
     name: str  # as the user wrote it
     architecture: str  # and the hash of its code, where that is the user's
     sigma: float
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     num_classes: int
     weights_sha256: str
     file: Path | None = None  # a trained model's
@@ -129,6 +129,11 @@ def find_target(
     check_target(name, weights=weights, normalise=normalise)
     if weights is None and is_trained(name):
         target, card = known or trained_target(name, code=code)
+        if card.value_range != split.value_range:
+            raise Mistake(
+                f"{name} takes inputs of the value_range {card.value_range}, those of the data set "
+                f"have {split.value_range}; choose another --dataset"
+            )
         _check_data(card, name, classes or class_names(card.classes, split))
         return at_sigma(target, sigma)
     if sigma is None:

@@ -19,6 +19,7 @@ from macer.cli.parameters import (
     computing_device,
 )
 from macer.cli.printing import Result, print_line
+from macer.data.split import ARRAYS
 from macer.recipes import Whole
 from macer.runs.names import TABLE
 from macer.runs.zoo import certificates_folder, in_zoo, passed_over
@@ -82,6 +83,9 @@ def verify(
 ) -> Result:
     """Audit a run's certificates: are all there, do they follow, from this model, drawn again?
 
+    Certificates of arrays, which Python was given, are audited but for the data: labels are not
+    compared and nothing is drawn again. `TrainedRun.verify` does that in Python.
+
     Parameters
     ----------
     resample
@@ -104,32 +108,56 @@ def verify(
     """
     from macer.audit import verify as verification
     from macer.certification.scope import images_of
-    from macer.data.selection import Selection
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
     signer = _check_evidence(run, evidence, signature, signers)
-    contents, split, prepared = _sources(run, model, data, computing_device(device, threads))
-    expected: Sequence[int] = ()
-    if (start, stop, skip) != (None, None, None):
-        demanded = Selection(start or 0, stop, 1 if skip is None else skip)
-        expected = demanded.among(len(split.images))
+    where = computing_device(device, threads)
+    contents = _certificates(run, model)
+    demanded = None if (start, stop, skip) == (None, None, None) else (start or 0, stop, skip)
+    if contents.header.dataset == ARRAYS and data == CertifiedData():
+        split, prepared = None, _model_alone(run, model, contents, where)
+    else:
+        split, prepared = _sources(run, model, data, contents, where)
+    expected = _demanded(split, resample, demanded)
     verification.check_complete(contents, expected, partial=partial)
     print_line(verification.scope_line(contents))
     print_line(f"{verification.recompute(contents)} certificates follow from their counts")
     verification.check_table(contents, certificates_folder(run) / TABLE)
-    outputs = "" if contents.header.outputs is None else "its outputs, "  # older journals lack them
-    print_line(f"model, {outputs}data, labels and table are those of the journal")
+    outputs = "" if contents.header.outputs is None else ", its outputs"  # older journals lack them
+    data_too = "" if split is None else ", data, labels"
+    print_line(f"model{outputs}{data_too} and table are those of the journal")
     resampled = _draw_again(contents, prepared, split, resample)
     return {
         "folder": certificates_folder(run),
         "certificates": len(contents.records),
         "asked": None if contents.scope is None else len(images_of(contents.scope)),
+        "data_checked": split is not None,
         "resampled": resampled,
         "power": verification.power(len(contents.records), resampled),
         "evidence": evidence,
         "signer": signer,
     }
+
+
+Demanded = tuple[int, int | None, int | None]  # start, stop, skip
+
+
+def _demanded(
+    split: "Split | None", resample: int | None, demanded: Demanded | None
+) -> Sequence[int]:
+    """The images that must be among the certified ones; without the data none can be named."""
+    from macer.data.selection import Selection
+
+    if split is None and (resample or demanded):
+        raise Mistake(
+            "resample, start, stop and skip must be left out for arrays, which were given in "
+            "Python; macer.open_run(RUN).verify(data) draws again"
+        )
+    if split is None or demanded is None:
+        return ()
+    start, stop, skip = demanded
+    return Selection(start, stop, 1 if skip is None else skip).among(len(split.images))
 
 
 def _check_evidence(
@@ -157,12 +185,18 @@ def _check_evidence(
 
 
 def _draw_again(
-    contents: "Contents", model: "PreparedModel", split: "Split", resample: int | None
+    contents: "Contents", model: "PreparedModel", split: "Split | None", resample: int | None
 ) -> int:
     """Certify some images again from their seeds, where that can be repeated; how many."""
     from macer.audit import verify as verification
     from macer.system.progress import bar
 
+    if split is None:
+        print_line(
+            "data and labels not checked and nothing sampled again: arrays were given in Python; "
+            "macer.open_run(RUN).verify(data) does both"
+        )
+        return 0
     images = len(contents.records)
     if resample is None and (reason := verification.elsewhere(contents.header, model.device)):
         print_line(f"no image sampled again, since it cannot be done here: {reason}")
@@ -222,7 +256,8 @@ def attack(
     from macer.system.progress import bar
 
     search = Search(scale=scale, restarts=restarts, steps=steps, m=m, n=n, seed=seed)
-    contents, split, prepared = _sources(run, model, data, computing_device(device, threads))
+    contents = _certificates(run, model)
+    split, prepared = _sources(run, model, data, contents, computing_device(device, threads))
     records = chosen_records(contents, images)
     trials = []
     with bar("attacking", restarts * len(records), "attacks") as advance:
@@ -236,15 +271,9 @@ def attack(
     return {"folder": certificates_folder(run), "search": search, "findings": results}
 
 
-def _sources(
-    run: Path, model: CertifiedModel, data: CertifiedData, device: "torch.device"
-) -> tuple["Contents", "Split", "PreparedModel"]:
-    """A run's certificates, and the data and the model that they are of."""
+def _certificates(run: Path, model: CertifiedModel) -> "Contents":
+    """A run's certificates."""
     from macer.audit import verify as verification
-    from macer.certification.target import find_target
-    from macer.data.file_lists import tell
-    from macer.data.sets import Rules, load, sized
-    from macer.runs.data_code import data_home
     from macer.system.progress import note
 
     for flag in ("weights", "normalise"):
@@ -252,7 +281,40 @@ def _sources(
             raise Mistake(f"target must be given with {flag}; add --target NAME")
     if line := passed_over(run):
         note(line)
-    contents = verification.read_certificates(certificates_folder(run))
+    return verification.read_certificates(certificates_folder(run))
+
+
+def _model_alone(
+    run: Path, model: CertifiedModel, contents: "Contents", device: "torch.device"
+) -> "PreparedModel":
+    """The trained model that certificates are of, where the data are not at hand."""
+    from macer.audit import verify as verification
+    from macer.certification.target import at_sigma, check_target, trained_target
+
+    header = contents.header
+    name = model.target or _own_model(run, header.weights_sha256)
+    check_target(name, weights=model.weights, normalise=model.normalise)
+    trained, card = trained_target(name, code=model.code)
+    target = at_sigma(trained, header.sigma)
+    return verification.check_model(contents, target, card.value_range, device)
+
+
+def _sources(
+    run: Path,
+    model: CertifiedModel,
+    data: CertifiedData,
+    contents: "Contents",
+    device: "torch.device",
+) -> tuple["Split", "PreparedModel"]:
+    """The data and the model that a run's certificates are of."""
+    from macer.audit import verify as verification
+    from macer.certification.target import find_target
+    from macer.data.file_lists import tell
+    from macer.data.sets import Rules, load, sized
+    from macer.runs.data_code import data_home
+
+    if ARRAYS in (data.dataset, contents.header.dataset):
+        raise Mistake("dataset must be one that a command can read, got arrays of Python's")
     name = sized(data.dataset or contents.header.dataset, data.size)
     verification.check_data_set(contents, name)
     target = model.target or _own_model(run, contents.header.weights_sha256)
@@ -270,7 +332,7 @@ def _sources(
     )
     prepared = verification.check_sources(contents, certified, split, device)
     tell(split)
-    return contents, split, prepared
+    return split, prepared
 
 
 def _own_model(run: Path, sha256: str) -> str:

@@ -166,7 +166,8 @@ def _target(
     if name is None and recipe is None:
         raise Mistake("target must be given without train; name a run or a network")
     if name is not None and is_trained(name):
-        known, _ = trained_target(name, code=code)
+        known, card = trained_target(name, code=code)
+        card.require_images(name)
         check_left_out(name, dataset=dataset, shape=shape, classes=classes)
         if sigma not in (None, known.sigma):
             raise Mistake(f"sigma must be {known.sigma}, that of {name}, got {sigma}")

@@ -1,4 +1,4 @@
-"""Turn a caller's images and labels, in any of several forms, into a checked `Split`."""
+"""Turn a caller's inputs and labels, in any of several forms, into a checked `Split`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS
 from macer.data.split import ARRAYS, Images, Split
+from macer.data.value_range import IMAGE_RANGE, ValueRange, check_values, checked_range
 from macer.system.errors import Mistake
 from macer.system.text import shape_text
 from macer.system.typed import shown, wrong
@@ -25,7 +26,7 @@ _BLOCK = 1024  # images that are checked at once; float64 takes eight times the 
 _SLACK = 1e-4  # of a level; float32 rounds k/255 by less than this
 
 
-def as_split(data: Data) -> Split:
+def as_split(data: Data, value_range: ValueRange = IMAGE_RANGE) -> Split:
     """Check a `Split`, a pair of arrays or a sequence of (image, label) pairs; return a `Split`.
 
     Arrays are NumPy arrays, tensors on any device, or lists. 8-bit images stay as they are. Floats
@@ -33,10 +34,19 @@ def as_split(data: Data) -> Split:
     Each image of a sequence, such as a torch Dataset, is read once and may be a Pillow image. So
     may the images of a data set with columns, image and label, as those of Hugging Face have them.
 
+    With another value_range than (0, 1) they are no images, but floats of any shape (inputs, …),
+    and become float32.
+
     Args:
         data: images (images, channels, height, width), or (images, height, width), with labels.
+        value_range: the least and the largest value that is allowed; any finite one if None.
     """
+    value_range = checked_range(value_range)
     images, labels, dataset, classes = _parts(data)
+    if value_range != IMAGE_RANGE:
+        values = _inputs(_array("inputs", images), value_range)
+        checked = _labels(_array("labels", labels), values)
+        return Split(values, checked, dataset, classes, value_range=value_range)
     pixels = images if isinstance(images, ImageFiles) else _pixels(_array("images", images))
     if dataset == ARRAYS and isinstance(pixels, np.ndarray) and pixels.max() <= 1:
         raise Mistake(
@@ -62,10 +72,11 @@ def class_names(classes: Sequence[str] | None, split: Split) -> tuple[str, ...]:
 
 def as_test_split(data: Data, training: Split, classes: Sequence[str]) -> Split:
     """The test images of a caller's own, which must have the training images' shape and classes."""
-    test = as_split(data)
+    test = as_split(data, training.value_range)
     if test.images.shape[1:] != training.images.shape[1:]:
         expected, got = (shape_text(each.images.shape[1:]) for each in (training, test))
-        raise Mistake(f"test images must be {expected}, as those of training, got {got}")
+        what = "images" if training.are_images else "inputs"
+        raise Mistake(f"test {what} must be {expected}, as those of training, got {got}")
     class_names(tuple(classes), test)
     return test
 
@@ -190,8 +201,8 @@ def _pixels(images: np.ndarray) -> np.ndarray:
         raise Mistake(f"images must not be empty, got shape {images.shape}")
     if images.ndim not in (3, 4):
         raise Mistake(
-            f"images must be {_SHAPE}, got shape {images.shape}; reshape them, or train tables and "
-            "series with macer.macer_loss in a loop of your own"
+            f"images must be {_SHAPE}, got shape {images.shape}; reshape them, or give tables, "
+            "series and sound with their value_range, None for any"
         )
     images = images if images.ndim == 4 else images[:, None]
     if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
@@ -206,6 +217,24 @@ def _pixels(images: np.ndarray) -> np.ndarray:
         value = images.min() if images.min() < 0 else images.max()
         raise Mistake(f"images of whole numbers must be 0 … 255, got {value}")
     return np.require(images, np.uint8, ["C", "W", "O"])
+
+
+def _inputs(inputs: np.ndarray, value_range: ValueRange) -> np.ndarray:
+    """Floats of any shape (inputs, …), as float32."""
+    if inputs.dtype.kind != "f":
+        raise Mistake(
+            f"inputs with the value_range {value_range} must be floats, got {inputs.dtype}; "
+            "convert them, or leave value_range out for 8-bit images"
+        )
+    if inputs.ndim < 2 or not inputs.size:
+        raise Mistake(
+            "inputs must have the shape (inputs, …) with one value or more for each, "
+            f"got {inputs.shape}"
+        )
+    with np.errstate(over="ignore"):  # infinity is refused
+        values = np.require(inputs, np.float32, ["C", "W", "O"])
+    check_values(float(values.min()), float(values.max()), value_range)
+    return values
 
 
 def _levels(images: np.ndarray) -> np.ndarray:

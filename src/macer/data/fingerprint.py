@@ -9,7 +9,7 @@ from macer.data.split import Split
 
 
 def fingerprint(split: Split) -> str:
-    """SHA-256 over shape, pixels and labels; for images in files, over their names and sizes.
+    """SHA-256 over shape, values and labels; for images in files, over their names and sizes.
 
     `pixels_sha256` hashes the pixels of an image in a file when they are read.
     """
@@ -17,7 +17,9 @@ def fingerprint(split: Split) -> str:
     if isinstance(split.images, ImageFiles):
         digest.update(repr(list(split.images.sizes())).encode())
     else:
-        digest.update(np.ascontiguousarray(split.images).reshape(-1).data)
+        values = np.ascontiguousarray(split.images)
+        little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        digest.update(little.reshape(-1).view(np.uint8).data)
     digest.update(np.ascontiguousarray(split.labels, "<i8").data)
     return digest.hexdigest()
 

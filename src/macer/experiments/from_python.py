@@ -9,18 +9,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from macer.audit import verify as verification
 from macer.certification.data_set import certify_data_set
 from macer.certification.preparation import plan_certification
 from macer.certification.record import Record
-from macer.certification.target import is_trained, trained_target
+from macer.certification.target import at_sigma, is_trained, trained_target
 from macer.data.arrays import Data, as_split, class_names
 from macer.data.selection import Selection
 from macer.data.sets import Split, load
 from macer.data.split import ARRAYS
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.log_table import LogTable, log_table
 from macer.runs.data_code import data_home
 from macer.runs.model_file import ModelCard
+from macer.runs.names import TABLE
 from macer.runs.run import Metrics, Run
 from macer.runs.trained_model import load_model
 from macer.system.errors import Mistake
@@ -117,8 +120,9 @@ class TrainedRun(os.PathLike[str]):
             code: modules that the run's model file may name, see `load_model`.
             settings: fields of `macer.CertifyRecipe`, such as n=10_000 or bound="runner-up".
         """
-        recipe = _certify_recipe(settings)
         target, card = trained_target(str(self.folder), code=code)
+        noise = {} if card.value_range == IMAGE_RANGE else {"exact": False}
+        recipe = _certify_recipe({**noise, **settings})
         split = self._test_split(data, card, code)
         certification = plan_certification(
             target, split, split.dataset, recipe,
@@ -129,6 +133,44 @@ class TrainedRun(os.PathLike[str]):
         contents = certify_data_set(certification, indices, folder)
         return Certified(folder, tuple(contents.records[idx] for idx in sorted(contents.records)))
 
+    def verify(
+        self,
+        data: Data | None = None,
+        *,
+        out: Path | str | None = None,
+        resample: int | None = None,
+        partial: bool = False,
+        device: torch.device | str = "cpu",
+        code: Collection[str] = (),
+    ) -> int:
+        """Audit the certificates as `macer verify` does; returns how many were drawn again.
+
+        One that does not stand raises `macer.system.errors.AuditFailed`.
+
+        Args:
+            data: the test images and their labels, as for `certify`.
+            out: the folder with the certificates; the run's own by default.
+            resample: images to choose at random and to certify again from their seeds; by default
+                as many as find a false record with probability 0.95, if one in a hundred is false;
+                none where other arithmetic may give other counts.
+            partial: verify the certificates that are there, even if some are missing.
+            code: modules that the run's model file may name, see `load_model`.
+        """
+        folder = self.folder if out is None else Path(out)
+        contents = verification.read_certificates(folder)
+        target, card = trained_target(str(self.folder), code=code)
+        split = self._test_split(data, card, code)
+        verification.check_complete(contents, partial=partial)
+        verification.recompute(contents)
+        verification.check_table(contents, folder / TABLE)
+        model = verification.check_sources(
+            contents, at_sigma(target, contents.header.sigma), split, given_device(device)
+        )
+        images = verification.enough(len(contents.records)) if resample is None else resample
+        if resample is None and verification.elsewhere(contents.header, model.device):
+            images = 0
+        return len(list(verification.resample(contents, model, split, images=images)))
+
     def _test_split(self, data: Data | None, card: ModelCard, code: Collection[str]) -> Split:
         """The images to certify; they must have the model's classes."""
         if data is None and self.test is None and card.dataset == ARRAYS:
@@ -138,7 +180,7 @@ class TrainedRun(os.PathLike[str]):
         if data is None and self.test is None:
             home = data_home(card.dataset, self.folder, code=code, source=self.model_file)
             return load(card.dataset, "test", home=home)
-        split = self.test if data is None else as_split(data)
+        split = self.test if data is None else as_split(data, card.value_range)
         assert split is not None
         class_names(card.classes, split)  # refuses labels beyond the classes
         return split
@@ -150,6 +192,7 @@ def train(
     classes: Sequence[str] | None = None,
     folder: Path | str | None = None,
     *,
+    value_range: ValueRange = IMAGE_RANGE,
     test: Data | None = None,
     device: torch.device | str = "cpu",
     init: TrainedRun | Path | str | None = None,
@@ -162,10 +205,11 @@ def train(
     """Train a model and return its run; see `macer.training.loop.train` for the arguments."""
     init = init.folder if isinstance(init, TrainedRun) else init
     model = loop.train(
-        recipe, data, classes, folder, test=test, device=device, init=init, resume=resume,
-        checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch, code=code,
+        recipe, data, classes, folder, value_range=value_range, test=test, device=device, init=init,
+        resume=resume, checkpoint_seconds=checkpoint_seconds, validation=validation, watch=watch,
+        code=code,
     )  # fmt: skip
-    return TrainedRun(model.parent, None if test is None else as_split(test))
+    return TrainedRun(model.parent, None if test is None else as_split(test, value_range))
 
 
 def open_run(folder: Path | str) -> TrainedRun:

@@ -35,7 +35,18 @@ LOSSES: dict[str, Objective] = {
     "denoising": Objective(denoising),
 }
 
-__all__ = ["LOSSES", "Batch", "Objective", "completed", "find_objective", "macer_loss"]
+# Their attacks are on vectors of three dimensions, some in [0, 1], or they train a denoiser.
+IMAGE_LOSSES = ("smoothadv", "smoothmix", "macer-hard-noise", "sun", "catrs", "denoising")
+
+__all__ = [
+    "IMAGE_LOSSES",
+    "LOSSES",
+    "Batch",
+    "Objective",
+    "completed",
+    "find_objective",
+    "macer_loss",
+]
 
 
 def find_objective(name: str) -> Objective:

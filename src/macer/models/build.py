@@ -11,10 +11,10 @@ from macer.kernels.agreement import logits_of
 from macer.models.denoisers import with_denoiser
 from macer.models.networks import MODELS, Normalize
 from macer.system.errors import Mistake
-from macer.system.text import shape_text
+from macer.system.text import inputs_text
 from macer.system.user_code import first_line, import_function, names_a_function, nearest
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]  # (channels, height, width) of an image, any of another input
 
 
 class Logits(nn.Sequential):
@@ -36,16 +36,18 @@ def build_model(
     denoiser: str = "none",
     folder: str | None = None,
 ) -> nn.Sequential:
-    """Normalisation and network on the CPU, tried once on black images of the given shape.
+    """Normalisation and network on the CPU, tried once on zeros of the given shape.
 
     Initial weights come from torch's global generator, which the caller seeds.
 
     Args:
         name: a key of `MODELS`, or `package.module:function` for a function that returns an
             nn.Module; the function gets num_classes and channels if it takes them.
-        shape: (channels, height, width)
-        mean: (channels,), 0 by default
-        std: (channels,), 1 by default
+        shape: (channels, height, width), or that of another input, whose first size counts as
+            its channels.
+        mean: (channels,), 0 by default; empty for inputs that are no images, which go in as they
+            are
+        std: (channels,), 1 by default; empty too
         denoiser: a key of `DENOISERS`, for a network that stands between the two.
         folder: where the function's module is; by default the current folder is searched first.
     """
@@ -77,12 +79,14 @@ def normalised(
     Args:
         name: of the network, for messages.
     """
-    normalize = Normalize(
-        _per_channel("mean", mean, shape[0], default=0.0),
-        _per_channel("std", std, shape[0], default=1.0),
-    )
+    normalize: nn.Module = nn.Identity()
+    if mean is None or len(mean):
+        normalize = Normalize(
+            _per_channel("mean", mean, shape[0], default=0.0),
+            _per_channel("std", std, shape[0], default=1.0),
+        )
     model = nn.Sequential(normalize, network).cpu()
-    output = _output_of_black_images(name, model, shape)
+    output = _output_of_zeros(name, model, shape)
     _check_logits(name, logits_of(output), num_classes)
     return model if isinstance(output, Tensor) else Logits(*model)
 
@@ -132,7 +136,7 @@ def _accepted(
     return {key: value for key, value in arguments.items() if key in names}
 
 
-def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object:
+def _output_of_zeros(name: str, model: nn.Module, shape: Shape) -> object:
     """Run the model once in eval mode; modes, statistics and the generator stay as they were."""
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -143,7 +147,7 @@ def _output_of_black_images(name: str, model: nn.Module, shape: Shape) -> object
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         reason = _last_line(error) if isinstance(error, torch.jit.Error) else first_line(error)
         raise Mistake(
-            f"model {name!r} does not take {shape_text(shape)} images: {reason}; "
+            f"model {name!r} does not take {inputs_text(shape)}: {reason}; "
             "choose another model or another data set"
         ) from error
     finally:

@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 def for_inference(
     model: nn.Module,
     *,
-    shape: tuple[int, int, int],
+    shape: tuple[int, ...],
     precision: str,
     device: torch.device,
     progress: Callable[[int], None] | None = None,
@@ -38,14 +38,17 @@ def for_inference(
     cannot trace it, or if it uses other operations than torch's.
 
     Args:
-        shape: (channels, height, width)
+        shape: (channels, height, width); a model of other inputs is not folded.
         precision: "fp32" or "bf16".
         progress: called with 1 after each call by which the model is tried, see `check_calls`.
     """
     check_model(model)
     if precision not in DTYPES:
         raise Mistake(f"precision must be one of {', '.join(DTYPES)}, got {precision}")
-    prepared = _folded(_copied(model).eval().cpu().float(), shape, progress)
+    prepared = _copied(model).eval().cpu().float()
+    if len(shape) != 3:
+        return prepared.to(device=device, dtype=DTYPES[precision]).requires_grad_(False)
+    prepared = _folded(prepared, shape, progress)
     fuses = device.type == "cuda" and precision == "bf16"
     if fuses and isinstance(prepared, fx.GraphModule):
         prepared = padded(prepared, shape)

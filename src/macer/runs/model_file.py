@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from macer.data.value_range import IMAGE_RANGE, ValueRange, checked_range
 from macer.models.build import build_model
 from macer.models.tensor_files import read_safetensors
 from macer.system.errors import Mistake
@@ -27,9 +28,14 @@ Tensors = dict[str, Tensor]
 # Limits of what a card may ask for: more is a mistake or an attack, not a model to certify.
 MOST_CLASSES = 65_536
 MOST_VALUES = 2**21  # per image: two such images in ResNet-18 take 2 GB
+MOST_SIZES = 16  # in a shape
 MOST_TEXT = 300  # characters of a name
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, halves of characters
+
+
+# What a file does not name if it is so.
+_OPTIONAL = {"denoiser": "none", "value_range": IMAGE_RANGE}
 
 
 @dataclass(frozen=True)
@@ -38,15 +44,21 @@ class ModelCard:
 
     architecture: str
     classes: tuple[str, ...]
-    shape: tuple[int, int, int]
-    mean: tuple[float, ...]
+    shape: tuple[int, ...]  # (channels, height, width) of images
+    mean: tuple[float, ...]  # one per channel; none for inputs that are no images
     std: tuple[float, ...]
     sigma: float
     dataset: str
     denoiser: str = "none"  # before the network; files without one do not name it
+    value_range: ValueRange = IMAGE_RANGE  # of the inputs; files of images do not name it
 
     def __post_init__(self) -> None:
-        channels, count = self.shape[0], len(self.classes)
+        checked_range(self.value_range)
+        images, count = self.value_range == IMAGE_RANGE, len(self.classes)
+        if not self.shape or (images and len(self.shape) != 3):
+            raise Mistake(f"shape must be three whole numbers, got {_shortened(self.shape)}")
+        _require("shape", len(self.shape) <= MOST_SIZES, f"at most {MOST_SIZES} sizes", self.shape)
+        channels = self.shape[0] if images else 0
         for name in ("architecture", "dataset", "denoiser"):
             _check_text(name, getattr(self, name))
         _require("classes", 1 <= count <= MOST_CLASSES, f"1 to {MOST_CLASSES:,} names", count)
@@ -64,7 +76,7 @@ class ModelCard:
     def from_fields(cls, values: object) -> "ModelCard":
         """The card that `asdict` and JSON made; a Mistake says what is wrong with another."""
         names = [field.name for field in fields(cls) if field.default is MISSING]
-        if not isinstance(values, dict) or {*values} - {"denoiser"} != {*names}:
+        if not isinstance(values, dict) or {*values} - {*_OPTIONAL} != {*names}:
             raise Mistake(f"its card must have the fields {', '.join(names)}")
         return cls(
             architecture=_text("architecture", values["architecture"]),
@@ -75,6 +87,7 @@ class ModelCard:
             sigma=_number("sigma", values["sigma"]),
             dataset=_text("dataset", values["dataset"]),
             denoiser=_text("denoiser", values.get("denoiser", "none")),
+            value_range=_range(values.get("value_range", list(IMAGE_RANGE))),
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -82,8 +95,20 @@ class ModelCard:
         return {
             name: value
             for name, value in asdict(self).items()
-            if not (name == "denoiser" and value == "none")
+            if name not in _OPTIONAL or value != _OPTIONAL[name]
         }
+
+    def require_images(self, name: str) -> None:
+        """Refuse what can be done only with a model of images.
+
+        Args:
+            name: of the model, for the message.
+        """
+        if self.value_range != IMAGE_RANGE:
+            raise Mistake(
+                f"{name} must be a model of images, got one of inputs of the value_range "
+                f"{self.value_range}; macer.open_run(RUN).certify takes those, in Python"
+            )
 
     def build(self, folder: str | None = None) -> nn.Sequential:
         """The network with fresh weights.
@@ -149,11 +174,19 @@ def _list(name: str, value: object) -> list[object]:
     return value
 
 
-def _sizes(value: object) -> tuple[int, int, int]:
+def _sizes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(isinstance(size, int) for size in value):
+        raise Mistake(f"shape must be three whole numbers, got {_shortened(value)}")
+    return tuple(value)
+
+
+def _range(value: object) -> ValueRange:
     match value:
-        case [int(channels), int(height), int(width)]:
-            return (channels, height, width)
-    raise Mistake(f"shape must be three whole numbers, got {_shortened(value)}")
+        case None:
+            return None
+        case [int() | float() as low, int() | float() as high]:
+            return _number("value_range", low), _number("value_range", high)
+    raise Mistake(f"value_range must be null or two numbers, got {_shortened(value)}")
 
 
 def model_bytes(tensors: Tensors, card: ModelCard) -> bytes:

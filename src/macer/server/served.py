@@ -55,6 +55,7 @@ def load_served(
     precision, served = resolve_precision(precision, device), {}
     for name in names:
         target, card = trained_target(name, code=code)
+        card.require_images(name)
         model = prepare(target, precision=precision, row_by_row=row_by_row, device=device)
         if os.path.isdir(name):  # noqa: PTH112  zoo:NAME is no path
             check_certified_function(Path(name), model)

@@ -25,8 +25,9 @@ def certified_radius(
     for name, value in (("p_a", p_a), ("p_b", p_b)):
         if not isinstance(value, Tensor):
             raise wrong(name, "a tensor", value, "convert it with torch.as_tensor")
-    if not isinstance(sigma, Real | Tensor):
-        raise wrong("sigma", "a number", sigma)
+    given: object = sigma
+    if not isinstance(given, Real | Tensor):
+        raise wrong("sigma", "a number", given)
     if not sigma > 0:
         raise wrong("sigma", "> 0", sigma)
     Phi_inv_p_a = Phi_inv(p_a) if q_a is None else -Phi_inv(q_a)

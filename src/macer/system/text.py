@@ -1,7 +1,7 @@
 """Text from outside, made safe to print; numbers that no line may end within."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNIT = "(?:d|h|min|s|ms|µs|kB|MB|GB|TB|KiB|MiB|GiB)"
@@ -52,3 +52,9 @@ def duration(seconds: float) -> str:
 def shape_text(shape: Iterable[int]) -> str:
     """A shape as messages show it, such as 3×32×32."""
     return "×".join(map(str, shape))
+
+
+def inputs_text(shape: Sequence[int]) -> str:
+    """Inputs as messages name them: images of three sizes, such as 3×32×32 images, or others."""
+    text = shape_text(shape)
+    return f"{text} images" if len(shape) == 3 else f"inputs of the shape {text}"

@@ -18,6 +18,11 @@ from macer.smoothing.streams import Purpose, stream
 AHEAD = 4  # batches that threads read during a step
 
 
+def as_floats(inputs: Tensor) -> Tensor:
+    """What the network sees: k/255 of 8-bit images; other inputs as they are."""
+    return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs
+
+
 class Resident:
     """All images on the device; a step selects its own."""
 
@@ -30,7 +35,7 @@ class Resident:
             yield
 
     def picked(self, rows: Tensor) -> Tensor:
-        """The images with these numbers, uint8."""
+        """The images with these numbers, uint8; or other inputs, float32."""
         return self.images[rows]
 
 

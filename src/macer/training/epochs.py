@@ -60,7 +60,7 @@ def updated_weights(
 
     Args:
         weights: (images,) float64 on the CPU, those until now.
-        images: (images, channels, height, width) uint8.
+        images: (images, channels, height, width) uint8, or other inputs, float32.
     """
 
     def right(kept: Tensor, samples: int, purpose: Purpose) -> NDArray[np.int64]:

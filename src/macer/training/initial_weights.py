@@ -21,6 +21,7 @@ from macer.runs.zoo import in_zoo
 from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.typed import require_type
+from macer.training.batches import as_floats
 from macer.training.freezing import freeze
 
 _IMAGES = 512  # that give folded batch-norms their statistics
@@ -124,7 +125,7 @@ def _unfold(model: nn.Sequential, loaded: nn.Module, recipe: TrainRecipe, split:
     if not norms:
         return 0
     places = np.unique(np.linspace(0, len(split.labels) - 1, _IMAGES).astype(np.int64))
-    images = torch.from_numpy(np.asarray(split.images[places])).float() / 255
+    images = as_floats(torch.from_numpy(np.asarray(split.images[places])))
     unfold(model, norms, images)
     return len(norms)
 

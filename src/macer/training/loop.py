@@ -13,6 +13,7 @@ from macer.data.arrays import Data, as_split, as_test_split, class_names
 from macer.data.file_lists import tell, write_file_lists
 from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
@@ -55,6 +56,7 @@ def train(
     classes: Sequence[str] | None = None,
     folder: Path | str | None = None,
     *,
+    value_range: ValueRange = IMAGE_RANGE,
     test: Data | None = None,
     device: torch.device | str = "cpu",
     init: Path | str | None = None,
@@ -79,6 +81,9 @@ def train(
             whatever `recipe.dataset` is: a data set's name, or "arrays" for images of one's own.
         classes: their names, by label; by default the data set's, or "0", "1", … for arrays.
         folder: of the run; it must be given.
+        value_range: the least and the largest value of the inputs, None for any finite floats;
+            with another than (0, 1) they are floats of any shape (inputs, …), no images, and σ is
+            in their units.
         test: images to certify later, in any form of `data`; nothing is learnt from them. The run
             records their SHA-256.
         device: cpu or cuda.
@@ -97,7 +102,7 @@ def train(
     )
     recipe, run = given_recipe(recipe, code=code), Run(given_folder(folder))
     device = given_device(device)
-    split = as_split(data)
+    split = as_split(data, value_range)
     names = class_names(classes, split)
     test_sha256 = None if test is None else fingerprint(as_test_split(test, split, names))
     recipe = with_data_set(recipe, split, run, resume=resume)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -12,6 +13,8 @@ from macer.data.file_check import refuse_damaged
 from macer.data.fingerprint import channel_statistics
 from macer.data.image_files import ImageFiles
 from macer.data.sets import DATASETS, Split
+from macer.data.value_range import check_size
+from macer.losses import IMAGE_LOSSES
 from macer.models.normalisation import Normalisation, named_normalisation
 from macer.recipes import TrainRecipe
 from macer.runs.model_file import ModelCard
@@ -119,7 +122,10 @@ def first_trainer(
 
 
 def check_images(split: Split, recipe: TrainRecipe) -> None:
-    """Refuse what can be done only with images in memory, or only with images in files."""
+    """Refuse what can be done only with images, only with those in memory, or only in files."""
+    if not split.are_images:
+        _check_inputs(split, recipe)
+        return
     if isinstance(split.images, ImageFiles):
         for name in ("crop", "drop_epoch", "pseudo"):
             if value := getattr(recipe, name):
@@ -135,24 +141,44 @@ def check_images(split: Split, recipe: TrainRecipe) -> None:
         raise Mistake(f"crop must be at most the images' size, {size}, got {recipe.crop}")
 
 
+def _check_inputs(split: Split, recipe: TrainRecipe) -> None:
+    """Refuse what only images have, and values that lose the noise to rounding."""
+    what = f"with inputs of the value_range {split.value_range}, which are no images"
+    for name, none in (
+        ("crop", 0), ("flip", False), ("resized_crop", 0.0), ("normalise", "none"),
+        ("denoiser", "none"),
+    ):  # fmt: skip
+        if (value := getattr(recipe, name)) != none:
+            raise Mistake(f"{name} must be {none} {what}, got {value}")
+    if recipe.precision == "bf16":  # it rounds noise away from values that float32 can take
+        raise Mistake(f"precision must be auto or fp32 {what}, got bf16")
+    if recipe.loss.name in IMAGE_LOSSES:
+        names = ", ".join(IMAGE_LOSSES)
+        raise Mistake(f"loss must be none of {names} {what}, got {recipe.loss.name}")
+    values = np.asarray(split.images)
+    check_size(float(values.min()), float(values.max()), recipe.sigma)
+
+
 def card_of(recipe: TrainRecipe, split: Split, classes: tuple[str, ...]) -> ModelCard:
     """What the model file will say of the model."""
     mean, std = _normalisation(recipe, split)
-    shape = tuple(int(size) for size in split.images.shape[1:])
     return ModelCard(
         architecture=recipe.model,
         classes=classes,
-        shape=(shape[0], shape[1], shape[2]),
+        shape=tuple(int(size) for size in split.images.shape[1:]),
         mean=mean,
         std=std,
         sigma=recipe.sigma,
         dataset=recipe.dataset,
         denoiser=recipe.denoiser,
+        value_range=split.value_range,
     )
 
 
 def _normalisation(recipe: TrainRecipe, split: Split) -> Normalisation:
     """What the recipe names, or the statistics of the data set or of the training images."""
+    if not split.are_images:
+        return Normalisation((), ())
     if recipe.normalise != "data":
         return named_normalisation(recipe.normalise, split.images.shape[1], also="data")
     known = DATASETS.get(recipe.dataset)

@@ -24,7 +24,7 @@ from macer.system.errors import Mistake
 from macer.system.processes import SINGLE, Ranks
 from macer.training.augment import augment
 from macer.training.average import update_average
-from macer.training.batches import Resident, feed
+from macer.training.batches import Resident, as_floats, feed
 from macer.training.epochs import updated_weights, weights_are_due
 from macer.training.freezing import freeze
 from macer.training.optimizers import make_optimizer
@@ -50,15 +50,16 @@ class Trainer:
         self.device = device
         self.ranks = ranks
         self.size = part_of_batch(recipe, ranks)
-        bf16 = resolve_precision(recipe.precision, device) == "bf16"
+        bf16 = split.are_images and resolve_precision(recipe.precision, device) == "bf16"
         self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
         self.model = model.to(device)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        channels, height, width = split.images.shape[1:]
+        shape = tuple(split.images.shape[1:])
+        if split.are_images:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.frozen = freeze(model, recipe)
         # A fused network has parts of its own, which would not stay in eval mode.
         fused = bf16 and device.type == "cuda" and not self.frozen.names
-        self.network = for_training(model, (channels, height, width)) if fused else model
+        self.network = for_training(model, (shape[0], shape[1], shape[2])) if fused else model
         self.feed = feed(split.images, recipe, device, self.size)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.loss_weights = loss_weights(len(split.images), recipe).to(device)
@@ -152,7 +153,7 @@ class Trainer:
         images = self.feed.picked(rows)
         if recipe.crop or recipe.flip:
             images = augment(images, self._inputs.offsets, self._inputs.flips, padding=recipe.crop)
-        self._take_step(images.float() / 255, self.labels[rows], self.loss_weights[rows])
+        self._take_step(as_floats(images), self.labels[rows], self.loss_weights[rows])
 
     def _update_draw_weights(self) -> None:
         """Drop hard images, or measure how hard the others have become.          [Sun+24]"""
@@ -187,17 +188,19 @@ class Trainer:
 
     def _noise(self, images: int) -> Tensor:
         """η_ij ~ N(0, σ²I), k of each image, (images, k, channels, height, width).  [line 4]"""
-        channels, height, width = self.feed.images.shape[1:]
-        # Drawn for the whole batch; this process takes its part. Channels last in memory.
-        shape = (images * self.ranks.count, self.recipe.k, height, width, channels)
-        noise = torch.empty(shape, device=self.device)
+        shape = tuple(self.feed.images.shape[1:])
+        # Drawn for the whole batch; this process takes its part. Images' channels last in memory.
+        has_channels = len(shape) == 3
+        drawn = (*shape[1:], shape[0]) if has_channels else shape
+        noise = torch.empty((images * self.ranks.count, self.recipe.k, *drawn), device=self.device)
         if self.device.type == "cpu":
             fill_normal(
                 noise, seed=self.recipe.seed, purpose=Purpose.TRAINING, image=self.step, chunk=0
             )
         else:
             noise.normal_(generator=self._generator)
-        return self.ranks.part(noise).mul_(self.recipe.sigma).permute(0, 1, 4, 2, 3)
+        noise = self.ranks.part(noise).mul_(self.recipe.sigma)
+        return noise.movedim(-1, 2) if has_channels else noise
 
     def _uniform(self, count: int) -> Tensor:
         """The step's random numbers in [0, 1) for a loss."""

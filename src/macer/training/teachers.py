@@ -12,7 +12,7 @@ from macer.recipes.named import recipe_of_run
 from macer.runs.model_file import ModelCard
 from macer.runs.trained_model import open_model
 from macer.system.errors import Mistake
-from macer.system.text import shape_text
+from macer.system.text import inputs_text
 
 TEACHERS = ("teacher", "pseudo")  # a setting of a loss, and a field of every recipe
 
@@ -54,12 +54,19 @@ def _load(
     loaded = open_model(path, code=code)
     model, own = loaded.model, loaded.card
     if own.shape != card.shape:
-        required, got = (shape_text(shape) for shape in (card.shape, own.shape))
-        raise Mistake(f"{field} must be a model of {required} images, got {path}, of {got} images")
+        required, got = (inputs_text(shape) for shape in (card.shape, own.shape))
+        raise Mistake(f"{field} must be a model of {required}, got {path}, of {got}")
+    if own.value_range != card.value_range:
+        raise Mistake(
+            f"{field} must be a model of inputs of the value_range {card.value_range}, got {path}, "
+            f"of {own.value_range}"
+        )
     if own.classes != card.classes:
         required, got = (_summary(classes) for classes in (card.classes, own.classes))
         raise Mistake(f"{field} must have the classes {required}, got {path}, with {got}")
-    model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(device)
+    if len(card.shape) == 3:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Teacher(model.requires_grad_(False), loaded.sha256)
 
 

@@ -6,7 +6,9 @@ from torch import Tensor, nn
 
 from macer.data.split import Images
 from macer.models.modes import evaluating
+from macer.smoothing.copies import channels_first, channels_last
 from macer.smoothing.streams import Purpose, fill_normal
+from macer.training.batches import as_floats
 
 ROWS = 1024  # noisy copies whose noise is drawn at once
 VALUES = 1 << 25  # pixel values in a batch of the network: 1024 rows of CIFAR-10, 222 of ImageNet
@@ -31,17 +33,17 @@ def count_votes(
     the position of its first image and by the chunk.
 
     Args:
-        images: (images, channels, height, width) uint8.
+        images: (images, channels, height, width) uint8, or other inputs, float32.
     """
     at_once = max(1, ROWS // samples)
     batches = []
     with evaluating(model), torch.inference_mode():
         for start in range(0, len(images), at_once):
-            pixels = _tensor(images[start : start + at_once]).to(device).permute(0, 2, 3, 1)
+            pixels = channels_last(_tensor(images[start : start + at_once]).to(device))
             noise = torch.empty((len(pixels), samples, *pixels.shape[1:]), device=device)
             fill_normal(noise, seed=seed, purpose=purpose, image=start, chunk=chunk)
-            noisy = noise.mul_(sigma).add_(pixels[:, None].float() / 255)
-            copies = noisy.flatten(0, 1).permute(0, 3, 1, 2)
+            noisy = noise.mul_(sigma).add_(as_floats(pixels[:, None]))
+            copies = channels_first(noisy.flatten(0, 1))
             parts = torch.split(copies, max(1, VALUES // copies[0].numel()))
             batches.append(_votes(torch.cat([model(part) for part in parts]), samples))
     return torch.cat(batches).cpu()
