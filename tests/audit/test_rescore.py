@@ -207,6 +207,7 @@ ZOO = {  # ACR by Clopper and Pearson, and with the runner-up's bound
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo_names())
 def test_the_zoos_journals_have_these_figures_and_no_image_loses_its_certificate(name, tmp_path):
     contents = read_counts(FOLDER / name)

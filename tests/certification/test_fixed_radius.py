@@ -67,6 +67,7 @@ def test_certificates_do_not_depend_on_the_company():
     assert together == alone
 
 
+@pytest.mark.slow
 def test_images_on_the_boundary_are_certified_with_probability_at_most_alpha():
     certificates = certified([0.3] * 400, 0.3 + 1e-7, n=3000, alpha=0.05)
     false = sum(certificate.label != ABSTAIN for certificate in certificates)

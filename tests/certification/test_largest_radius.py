@@ -111,6 +111,7 @@ def soft_samples(model, images, num, purpose, beta):
 # law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_half_spaces_certificate_exceeds_its_distance_at_most_at_rate_alpha(bound):
     images, alpha, distance = 1000, 0.05, 0.1

@@ -56,6 +56,7 @@ def predicted(capsys: pytest.CaptureFixture[str], run: Path, *arguments: str) ->
     return out.splitlines()
 
 
+@pytest.mark.slow
 def test_a_line_is_the_label_with_its_certified_radius_or_abstains(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +340,7 @@ def test_files_are_read_before_the_network_is_prepared(
         next(lines)
 
 
+@pytest.mark.slow
 def test_a_run_with_certificates_speaks_in_their_precision_and_with_their_weights_only(
     run: Path, digits: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

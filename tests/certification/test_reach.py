@@ -62,6 +62,7 @@ def test_the_course_is_that_of_every_number_of_votes(p_a, radius, n):
 # law
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(radii, sigmas, alphas, names)
 def test_the_least_n_is_enough_and_one_less_is_not(radius, sigma, alpha, bound):

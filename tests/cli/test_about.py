@@ -83,6 +83,7 @@ def test_a_terminal_breaks_notes_between_words_and_a_pipe_does_not(
     assert " ".join(shown) == " ".join(piped)
 
 
+@pytest.mark.slow
 def test_data_sets_are_listed_with_place_source_and_licence(
     at_desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

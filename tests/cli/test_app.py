@@ -38,6 +38,7 @@ def test_help_and_a_mistyped_flag_do_not_import_torch(arguments: str) -> None:
     assert run_python("-c", code, *words(arguments)).returncode == 0
 
 
+@pytest.mark.slow
 def test_python_m_macer_is_the_command() -> None:
     right = run_python("-m", "macer", "--version")
     assert (right.returncode, right.stderr) == (0, "")
@@ -99,6 +100,7 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     assert process.returncode == 141
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_is_as_asked_for(at_desk: Path) -> None:
     before = torch.get_num_threads()
     try:

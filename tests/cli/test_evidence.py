@@ -115,6 +115,7 @@ def test_the_page_shows_an_attack_and_what_is_answered_then(at_desk: Path, tmp_p
     assert "the last picture is an attack" in text and "not attacks" not in text
 
 
+@pytest.mark.slow
 def test_a_report_with_evidence_does_not_import_torch(at_desk: Path, tmp_path: Path) -> None:
     import sys
 

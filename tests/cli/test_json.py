@@ -156,6 +156,7 @@ def test_the_page_has_every_command_and_tries_it() -> None:
             assert kind.removesuffix(" or null").removeprefix("list of ") in known, (part, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", CALLS, ids=[" ".join(call[:2]) for call in CALLS])
 def test_every_command_prints_the_document_that_the_page_describes(
     arguments: tuple[str, ...], at_desk: None, capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ from macer.cli.app import main
 from macer.system.files import sha256_of_file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("piece", "acrs"),
     [
@@ -48,6 +49,7 @@ def test_report_writes_pictures_and_a_page(
         assert capsys.readouterr().out.endswith(f"curves: {tmp_path / name}\npage: {page}\n")
 
 
+@pytest.mark.slow
 def test_a_backend_of_a_notebook_does_not_matter(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "macer", "report", LOGS[0], "--plot", str(tmp_path / "a.svg")]
     environment = {**os.environ, "MPLBACKEND": "module://no_such.backend"}

@@ -61,6 +61,7 @@ def test_a_run_is_named_after_its_recipe(
     assert '"seed": 3' in Path("runs/mine/manifest.json").read_text()
 
 
+@pytest.mark.slow
 def test_held_out_images_are_looked_at_as_asked_for(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

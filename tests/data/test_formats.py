@@ -61,6 +61,7 @@ def test_idx_files_read_back_what_was_written(tmp_path, place, gzipped):
     assert same(load("mnist", "test", tmp_path), test)
 
 
+@pytest.mark.slow
 def test_cifar10_binary_version_concatenates_its_batches(tmp_path):
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()

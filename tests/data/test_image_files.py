@@ -242,6 +242,7 @@ def test_imagenet_is_certified_audited_and_its_images_stay_bound(imagenet, nets,
     assert "data_sha256" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_photograph_of_any_size_is_predicted_by_its_middle(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     model = build_model("tiny_models:tiny", num_classes=3, shape=(3, 224, 224))

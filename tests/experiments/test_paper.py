@@ -105,6 +105,7 @@ def test_a_shorter_training_keeps_its_places_and_everything_else():
     assert attacked.loss["epsilon_ramp"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table-1", "table-8", "table-10", "table-13", "figure-4"])
 @pytest.mark.parametrize("share", [1.0, 0.1])
 def test_the_commands_ask_for_what_the_rows_ask_for(name, share):

@@ -35,6 +35,7 @@ def test_every_row_of_every_item_says_why_it_was_not_trained_as_the_paper_has_it
         assert all(entry.row.name in told and entry.why in told for entry in entries)
 
 
+@pytest.mark.slow
 def test_every_log_is_there_and_stands_beside_a_row_of_its_own_sigma():
     folder = results_folder()
     for source in sources():
@@ -101,6 +102,7 @@ def test_the_cost_of_a_row_is_computed_from_its_recipe():
     assert "ImageNet's files were not at hand" in why_not(RUNS["paper-imagenet-0.25"])
 
 
+@pytest.mark.slow
 def test_all_figures_are_drawn_by_one_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["paper", "--figures", "figures"]) == 0

@@ -135,6 +135,7 @@ def end_of(network):
     return subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [STAND_IN, *([ONNX] if HAS_ONNX else [])])
 def test_compiled_code_that_ends_the_process_on_a_symbol_never_sees_one(network):
     done = end_of(network)

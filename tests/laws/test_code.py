@@ -155,6 +155,7 @@ def test_a_strangers_file_runs_no_code(strangers, capsys, way):
     refused(commands(".")[way], capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_strangers_file_runs_the_code_of_a_module_that_the_user_names(strangers, way):
     assert main([*commands(".")[way], "--code", "os", "--code", "trap"]) == 0

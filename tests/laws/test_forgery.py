@@ -263,6 +263,7 @@ def test_the_honest_journal_is_verified(desk):
     assert len(desk.audit(range(IMAGES)).records) == IMAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", FOUND)
 def test_a_forgery_is_found_without_a_sample(desk, way):
     draw, lines = random.Random(way), desk.lines()

@@ -96,6 +96,7 @@ def test_the_names_are_those_of_the_recipe() -> None:
     assert typing.get_args(hint) == ("none", *DENOISERS)
 
 
+@pytest.mark.slow
 def test_the_classifier_stays_and_the_denoiser_helps(classifier: Path, denoised: Path) -> None:
     alone, both = load_model(classifier)[0], load_model(denoised)[0]
     network = both[1]

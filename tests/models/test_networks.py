@@ -209,6 +209,7 @@ def test_channels_last_gives_the_same_logits(name: str) -> None:
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @every_model
 def test_the_seed_decides_the_weights(name: str) -> None:
     first, again, other = built(name), built(name), built(name, seed=1)

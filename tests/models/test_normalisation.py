@@ -93,6 +93,7 @@ def test_with_the_right_normalisation_logits_are_those_of_the_model(
         assert torch.equal(target.model.eval()(x), model(x))
 
 
+@pytest.mark.slow
 def test_with_the_right_normalisation_certificates_are_those_of_the_model() -> None:
     model, target = written(Standardise(*CIFAR10)), found("cohen-cifar10")
     x = torch.from_numpy(PIXELS[:1])

@@ -33,6 +33,7 @@ def test_the_names_are_those_of_every_run():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPELT)
 def test_one_module_spells_the_name(name):
     """Two of them are words of messages too, and are looked for as a whole text."""

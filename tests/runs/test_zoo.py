@@ -314,6 +314,7 @@ def test_the_zoo_is_not_written_to_by_name(digits):
         export_model(digits, Path("zoo:new"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "acr"), [("mnist-0.25", 0.911), ("mnist-0.50", 1.638), ("mnist-1.00", 1.669)]
 )

@@ -109,6 +109,7 @@ def test_copies_are_noisy_images_that_voted(client: TestClient) -> None:
 # law
 
 
+@pytest.mark.slow
 def test_requests_at_once_have_the_answers_of_single_ones(client: TestClient) -> None:
     """Different images, models, levels and numbers of samples, all in flight together."""
     asked = [
@@ -262,6 +263,7 @@ def patiently(happened: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_hundred_requests_at_once_are_answered_or_refused_in_one_line(
     started: Start, slow: Slow
 ) -> None:

@@ -139,6 +139,7 @@ def test_wealth_falls_as_p0_grows_so_that_what_is_excluded_is_an_interval(counts
     assert (np.diff(finite.astype(int)) <= 0).all()  # once nothing is left, nothing comes back
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(1, 3000), st.sampled_from([0.05, ALPHA, 1e-6]))
 def test_the_bound_grows_with_the_votes_and_is_below_clopper_pearsons(n, alpha):

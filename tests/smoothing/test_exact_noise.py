@@ -44,6 +44,7 @@ def literal_noise(u, table):
 # reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_noise_is_the_smallest_level_above_the_draw(sigma):
     table = levels(sigma)
@@ -54,6 +55,7 @@ def test_noise_is_the_smallest_level_above_the_draw(sigma):
     assert len(undecided) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_draws_at_and_beside_every_threshold_are_ranked_right(sigma):
     table = levels(sigma)

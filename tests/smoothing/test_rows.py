@@ -137,6 +137,7 @@ def test_a_model_whose_rows_influence_one_another_is_refused(ask, model):
             ask(model(), at_distance(distance), sigma=0.25, n=100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MIXING)
 def test_row_by_row_no_more_than_alpha_of_a_half_spaces_certificates_are_false(model):
     images, alpha, distance = 100, 0.05, 0.1

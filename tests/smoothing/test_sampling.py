@@ -41,6 +41,7 @@ def test_a_batch_on_a_cpu_is_one_chunk_or_an_equal_part_of_one(shape, rows):
     assert network_rows(CPU, None, shape) == network_rows(CPU, 5000, shape) == rows
 
 
+@pytest.mark.slow
 def test_a_chunk_of_large_images_is_seen_in_parts_that_add_up():
     seen = []
 

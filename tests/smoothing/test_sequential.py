@@ -145,6 +145,7 @@ def test_a_vote_raises_the_wealth_and_another_lowers_it(p0, n):
     assert (log_wealth(count, n + 1, p0) < wealth).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p0", [0.5, 0.6914624612740131, 0.9772498680518208])
 def test_wealth_looked_at_after_every_sample_reaches_1_over_alpha_at_most_with_alpha(p0):
     sizes = np.arange(1, 1001)

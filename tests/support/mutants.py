@@ -720,6 +720,7 @@ MUTANTS = {
         "if not made_of_torch(model, images[:2]):",
         "if False:",
         "kernels/test_graph.py",
+        slow=True,
     ),
     "ordinary noise for multiples of 1/255": Mutant(
         "certification/settings.py",
@@ -861,6 +862,7 @@ MUTANTS = {
         "if header.precision != model.precision:",
         "if False:",
         "certification/test_predict_files.py",
+        slow=True,
     ),
     "samples that no look has": Mutant(
         "audit/verify.py",
@@ -1024,15 +1026,21 @@ MUTANTS = {
         "(others := sorted(set(contents.records) - asked))",
         "False",
         "laws/test_forgery.py",
+        slow=True,
     ),
     "a header that need not have all": Mutant(
         "certification/header.py",
         'optional = {"also", *_USUAL} if',
         'optional = {"also", *_USUAL} if False and',
         "laws/test_forgery.py",
+        slow=True,
     ),
     "doubled records verified": Mutant(
-        "audit/verify.py", "    if contents.doubled:", "    if False:", "laws/test_forgery.py"
+        "audit/verify.py",
+        "    if contents.doubled:",
+        "    if False:",
+        "laws/test_forgery.py",
+        slow=True,
     ),
     "lines in another order verified": Mutant(
         "audit/verify.py", "    if contents.misplaced:", "    if False:", "laws/test_forgery.py"
@@ -1511,6 +1519,7 @@ MUTANTS = {
         " or a.split != b.split",
         "",
         "training/test_held_out.py",
+        slow=True,
     ),
     "names printed as they are": Mutant(
         "system/text.py", "c if c.isprintable() else", "c if True else", "reporting/test_markup.py"
@@ -2458,6 +2467,7 @@ MUTANTS = {
         '("classifier",) if recipe.denoiser != "none" else recipe.freeze',
         "recipe.freeze",
         "models/test_denoisers.py",
+        slow=True,
     ),
     "a denoiser passed by in certification": Mutant(
         "models/denoisers.py",
@@ -2527,18 +2537,21 @@ MUTANTS = {
         "zip(group, certificates, strict=True)",
         "zip(group, certificates[::-1], strict=True)",
         "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+        slow=True,
     ),
     "serve: votes of the first image for all": Mutant(
         "server/worker.py",
         "job.add(_row(more, i), int(num[i]))",
         "job.add(_row(more, 0), int(num[i]))",
         "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+        slow=True,
     ),
     "serve: one level for all requests": Mutant(
         "server/worker.py",
         "by_alpha[job.alpha].append(job)",
         "by_alpha[next(iter(by_alpha), job.alpha)].append(job)",
         "server/test_app.py::test_requests_at_once_have_the_answers_of_single_ones",
+        slow=True,
     ),
     "serve: selection samples count too": Mutant(
         "server/job.py",
@@ -2593,6 +2606,7 @@ MUTANTS = {
         "if self.inside.total() >= limits.at_once + limits.queue:",
         "if False:",
         "server/test_app.py::test_a_hundred_requests_at_once_are_answered_or_refused_in_one_line",
+        slow=True,
     ),
     "serve: one client takes all places": Mutant(
         "server/limits.py",

@@ -72,6 +72,7 @@ def test_held_out_images_are_certified_and_no_others(here: Path) -> None:
     assert log.radius == pytest.approx([certificate.radius for certificate in again], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_their_certificates_are_told_from_those_of_test_images(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
