@@ -1,5 +1,6 @@
 """Which thread runs which copy of a network, and what a signal does to threads."""
 
+import linecache
 import signal
 import threading
 import time
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from macer.certification.largest_radius import certify
 from macer.smoothing.sampling import Sampler
@@ -67,6 +68,44 @@ def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
         certificates = certify(network(), images, sigma=0.1, n=1000)
     assert [sorted(c.estimation) for c in certificates] == [[0, 1000]] * 20
     assert [c.label for c in certificates] == [0, 1] * 10
+
+
+class Leaf(Noting):
+    """A layer of a user's own that a trace calls as it is."""
+
+
+class Tracer(fx.Tracer):
+    """Calls the layers of a user's own as they are."""
+
+    def is_leaf_module(self, module, name):
+        return isinstance(module, Leaf) or super().is_leaf_module(module, name)
+
+
+def traced(layer):
+    whole = nn.Sequential(nn.Identity(), layer)
+    return fx.GraphModule(whole, Tracer().trace(whole)).eval()
+
+
+def test_a_traced_network_of_torchs_layers_is_not_copied_for_each_draw():
+    """torch.fx keeps the code of each copy for ever."""
+    model = traced(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)))
+    sampler = Sampler(model=model, images=torch.zeros(1, 1, 2, 2), sigma=0.5, seed=0)
+    with threads(3):
+        sampler.draw(1000, Purpose.ESTIMATION)
+        before = len(linecache.cache)
+        for _ in range(3):
+            sampler.draw(1000, Purpose.ESTIMATION)
+    assert len(linecache.cache) == before
+
+
+def test_a_traced_network_with_a_layer_of_a_users_own_is_copied():
+    with threads(3):
+        assert len({id(copy) for copy in networks_for_threads(traced(Leaf()), 100)}) == 3
+
+
+def test_nothing_to_draw_is_for_one_network():
+    for model in (traced(nn.Flatten()), nn.Flatten()):
+        assert networks_for_threads(model, 0) == [model]
 
 
 def test_threads_share_the_weights():

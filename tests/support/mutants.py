@@ -930,6 +930,18 @@ MUTANTS = {
         "",
         "training/test_optimizers.py",
     ),
+    "one traced network for all threads, whatever is in it": Mutant(
+        "smoothing/threads.py",
+        "isinstance(model, fx.GraphModule) and known",
+        "isinstance(model, fx.GraphModule)",
+        "smoothing/test_threads.py",
+    ),
+    "a traced network is copied for each draw": Mutant(
+        "smoothing/threads.py",
+        "    if _keeps_nothing(model):\n",
+        "    if False:\n",
+        "smoothing/test_threads.py",
+    ),
     "one network for all threads": Mutant(
         "smoothing/threads.py",
         "copy.deepcopy(model, dict(tensors))",

@@ -140,11 +140,8 @@ def verify(
     }
 
 
-Demanded = tuple[int, int | None, int | None]  # start, stop, skip
-
-
 def _demanded(
-    split: "Split | None", resample: int | None, demanded: Demanded | None
+    split: "Split | None", resample: int | None, demanded: tuple[int, int | None, int | None] | None
 ) -> Sequence[int]:
     """The images that must be among the certified ones; without the data none can be named."""
     from macer.data.selection import Selection

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from macer.models.modes import has_hooks
 from macer.system.signals import signals_deferred
@@ -23,14 +23,23 @@ def networks_for_threads(model: nn.Module, most: int) -> list[nn.Module]:
 
     A network may keep on itself what it has seen during a call, and would then find there what
     another thread has seen. A hook may write anywhere: a model with hooks runs in one thread, and
-    so does one that cannot be copied.
+    so does one that cannot be copied. A traced network that keeps nothing is not copied, since
+    torch.fx keeps the code of each copy for ever.
     """
-    others = 0 if has_hooks(model) else min(torch.get_num_threads(), most) - 1
+    others = 0 if has_hooks(model) else max(min(torch.get_num_threads(), most) - 1, 0)
+    if _keeps_nothing(model):
+        return [model] * (1 + others)
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     try:
         return [model, *(copy.deepcopy(model, dict(tensors)) for _ in range(others))]
     except Exception:  # whatever the user's code holds
         return [model]
+
+
+def _keeps_nothing(model: nn.Module) -> bool:
+    """Whether a network is traced, and made of layers of torch and macer, which keep nothing."""
+    known = {type(part).__module__.split(".")[0] for part in model.modules()} <= {"torch", "macer"}
+    return isinstance(model, fx.GraphModule) and known
 
 
 def in_threads(
