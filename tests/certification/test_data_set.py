@@ -20,7 +20,7 @@ from scipy.stats import norm
 
 from macer.certification import data_set
 from macer.certification.budget import Pace
-from macer.certification.data_set import blocks_of, certify_by_recipes
+from macer.certification.data_set import blocks_of, certify_by_recipes, sampler_by
 from macer.certification.header import Header
 from macer.certification.journal import open_journal, read_journal
 from macer.certification.largest_radius import Kind, certify
@@ -605,10 +605,11 @@ def test_what_a_recipe_asks_for_reaches_certify(
     soft = replace(recipe, bound="bernstein", beta=2.0, radius=None)
     progress: list[int] = []
     model = torch.nn.Identity()
-    certify_by_recipes(
-        model, torch.zeros(2, 1, 2, 2), [recipe, soft], sigma=0.75, labels=[3, 4],
+    sampler = sampler_by(
+        [recipe, soft], model, torch.zeros(2, 1, 2, 2), sigma=0.75,
         indices=[8, 9], batch_size=300, progress=progress.append,
     )  # fmt: skip
+    certify_by_recipes(sampler, [recipe, soft], labels=[3, 4])
     assert asked.pop("model") is model and asked.pop("images").shape == (2, 1, 2, 2)
     how = {"kinds": [Kind("clopper-pearson", 3.0), Kind("bernstein", 2.0)]}
     assert asked == {

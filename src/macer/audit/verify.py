@@ -11,7 +11,7 @@ import torch
 
 from macer.certification.certificate import Certificate
 from macer.certification.conclusions import conclude, conclude_at
-from macer.certification.data_set import certify_by_recipes
+from macer.certification.data_set import certify_by_recipes, sampler_by
 from macer.certification.header import Header
 from macer.certification.journal import Contents, read_journal
 from macer.certification.record import Record
@@ -292,16 +292,14 @@ def resample(
     header = contents.header
     for idx in chosen:
         recorded = contents.records[idx].certificate
-        [[certificate]] = certify_by_recipes(
-            model.network,
-            torch.from_numpy(np.asarray(split.images[[idx]])).to(model.device),
-            [_recipe(header, recorded)],
-            sigma=header.sigma,
-            batch_size=header.rows,
-            indices=[idx],
-            labels=split.labels[[idx]].tolist(),
-            value_range=split.value_range,
-        )
+        recipes = [_recipe(header, recorded)]
+        image = torch.from_numpy(np.asarray(split.images[[idx]])).to(model.device)
+        sampler = sampler_by(
+            recipes, model.network, image, sigma=header.sigma, indices=[idx],
+            batch_size=header.rows, value_range=split.value_range,
+        )  # fmt: skip
+        labels = split.labels[[idx]].tolist()
+        [[certificate]] = certify_by_recipes(sampler, recipes, labels=labels)
         if not _follows(recorded, certificate, header.sigma):
             raise AuditFailed(f"{split.image(idx)}: drawing its samples again gives other counts")
         yield idx

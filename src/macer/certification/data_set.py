@@ -91,8 +91,11 @@ def certify_data_set(
         size = block_size(header.rows, certification.usual_samples)
         size = size if certification.seconds is None else 1  # each image has its own time
         with sigterm_raises():
-            _try_network(certification, todo[:size])
-            _say_what_it_takes(certification, todo)
+            if todo:
+                # Now and visibly, since it takes long with a large network; the speed and the time
+                # left are then those of the certification alone.
+                _sampler(certification, _pixels(certification, todo[:size])).try_network()
+                _say_what_it_takes(certification, todo)
         with (
             sigterm_raises(),
             bar(_title(folder, len(todo)), len(todo) * most, "samples") as advance,
@@ -111,20 +114,23 @@ def _title(folder: Path, images: int) -> str:
     return f"certifying {folder.name}, {images} image{'s' if images != 1 else ''}"
 
 
-def _try_network(certification: Certification, block: Sequence[int]) -> None:
-    """Try the network before the first block, visibly: a large one takes long.
+def _pixels(certification: Certification, indices: Sequence[int]) -> np.ndarray:
+    return np.asarray(certification.split.images[indices])
 
-    The speed and the time left are then those of the certification alone.
-    """
+
+def _sampler(
+    certification: Certification,
+    pixels: np.ndarray,
+    indices: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Sampler:
+    """The sampler of some images, whose samples all journals share."""
     model, header = certification.model, certification.headers[0]
-    if not block:
-        return
-    images = torch.from_numpy(np.asarray(certification.split.images[block])).to(model.device)
-    sampler = Sampler(
-        model=model.network, images=_sampled(certification, images), sigma=header.sigma,
-        seed=header.seed, batch_size=header.rows, row_by_row=header.row_by_row,
+    return sampler_by(
+        certification.recipes, model.network, torch.from_numpy(pixels).to(model.device),
+        sigma=header.sigma, indices=indices, batch_size=header.rows, progress=progress,
+        value_range=certification.split.value_range,
     )  # fmt: skip
-    sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
 
 
 def _say_what_it_takes(certification: Certification, todo: Sequence[int]) -> None:
@@ -133,26 +139,8 @@ def _say_what_it_takes(certification: Certification, todo: Sequence[int]) -> Non
     samples = len(todo) * certification.most_samples
     if certification.seconds is not None or samples < LONG.get(device.type, samples + 1):
         return
-    image = torch.from_numpy(np.asarray(certification.split.images[todo[:1]])).to(device)
-    kinds = [Kind(each.bound, each.beta) for each in certification.recipes]
-    sampler = Sampler(
-        model=certification.model.network, images=_sampled(certification, image),
-        sigma=header.sigma, seed=header.seed, betas=soft_betas(kinds), batch_size=header.rows,
-        row_by_row=header.row_by_row,
-    )  # fmt: skip
-    pace = sampled_pace(sampler, device)
+    pace = sampled_pace(_sampler(certification, _pixels(certification, todo[:1])), device)
     note(_estimate(header, pace, len(todo)))
-
-
-def _sampled(certification: Certification, images: Tensor) -> Tensor:
-    """Images, or other inputs, as they are sampled around."""
-    header = certification.headers[0]
-    return as_inputs(
-        images,
-        sigma=header.sigma,
-        exact=header.exact,
-        value_range=certification.split.value_range,
-    )
 
 
 def _estimate(header: Header, pace: Pace, images: int) -> str:
@@ -191,22 +179,15 @@ def _certified_block(
 ) -> list[list[Record]]:
     """The records of some images, for each header, all from the same samples."""
     started = time.monotonic()
-    split, model, header = certification.split, certification.model, certification.headers[0]
-    pixels, labels = np.asarray(split.images[block]), split.labels[block].tolist()
+    pixels, labels = _pixels(certification, block), certification.split.labels[block].tolist()
     certificates = certify_by_recipes(
-        model.network,
-        torch.from_numpy(pixels).to(model.device),
+        _sampler(certification, pixels, block, progress),
         certification.recipes,
-        sigma=header.sigma,
         labels=labels,
-        indices=block,
-        batch_size=header.rows,
-        progress=progress,
         seconds=certification.seconds,
-        value_range=split.value_range,
     )
     seconds = (time.monotonic() - started) / len(block)
-    digests = [pixels_sha256(split, image) for image in pixels]
+    digests = [pixels_sha256(certification.split, image) for image in pixels]
     return [
         [
             Record(idx, label, certificate, seconds, digest)
@@ -240,36 +221,51 @@ def check_out(folder: Path, weights_sha256: str, part: str, *, own: Path | None 
         )
 
 
-def certify_by_recipes(
+def sampler_by(
+    recipes: Sequence[CertifyRecipe],
     model: nn.Module,
     images: Tensor,
-    recipes: Sequence[CertifyRecipe],
     *,
     sigma: float,
-    labels: Sequence[int] | None,
-    indices: Sequence[int],
+    indices: Sequence[int] | None = None,
     batch_size: int | None = None,
     progress: Progress | None = None,
-    seconds: float | None = None,
     value_range: ValueRange = IMAGE_RANGE,
+) -> Sampler:
+    """The one sampler for recipes that differ in bound and β only.
+
+    Args:
+        value_range: of inputs that are no images, see `certify`.
+    """
+    recipe = recipes[0]
+    inputs = as_inputs(images, sigma=sigma, exact=recipe.exact, value_range=value_range)
+    return Sampler(
+        model=model, images=inputs, sigma=sigma, seed=recipe.seed, indices=indices,
+        betas=soft_betas(_kinds(recipes)), batch_size=batch_size, row_by_row=recipe.row_by_row,
+        progress=progress,
+    )  # fmt: skip
+
+
+def _kinds(recipes: Sequence[CertifyRecipe]) -> list[Kind]:
+    return [Kind(recipe.bound, recipe.beta) for recipe in recipes]
+
+
+def certify_by_recipes(
+    sampler: Sampler,
+    recipes: Sequence[CertifyRecipe],
+    *,
+    labels: Sequence[int] | None,
+    seconds: float | None = None,
 ) -> list[list[Certificate]]:
-    """The certificates of images by recipes that differ in bound and β only, from one pass.
+    """The certificates by each recipe, from one pass over the samples of `sampler_by`.
 
     Args:
         labels: true classes, for recipes that only want a score.
         seconds: the most time for all images together, with one recipe by the bound anytime.
-        value_range: of inputs that are no images, see `certify`.
     """
     recipe = recipes[0]
-    kinds = [Kind(each.bound, each.beta) for each in recipes]
     labels = labels if recipe.score else None
     n0, n, alpha = recipe.n0, recipe.n, recipe.alpha
-    inputs = as_inputs(images, sigma=sigma, exact=recipe.exact, value_range=value_range)
-    sampler = Sampler(
-        model=model, images=inputs, sigma=sigma, seed=recipe.seed,
-        indices=indices, betas=soft_betas(kinds), batch_size=batch_size,
-        row_by_row=recipe.row_by_row, progress=progress,
-    )  # fmt: skip
     if recipe.radius is not None:
         certificates = sample_and_certify_at(
             sampler, recipe.radius, n0=n0, n=n, alpha=alpha, labels=labels
@@ -280,7 +276,7 @@ def certify_by_recipes(
             sampler, n0=n0, n=n, alpha=alpha, labels=labels, seconds=seconds
         )
         return [certificates]
-    return sample_and_certify(sampler, kinds, n0=n0, n=n, alpha=alpha, labels=labels)
+    return sample_and_certify(sampler, _kinds(recipes), n0=n0, n=n, alpha=alpha, labels=labels)
 
 
 def _note_what_is_known(journals: Sequence[Writer], asked: int, todo: int) -> None:

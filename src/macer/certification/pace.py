@@ -45,7 +45,7 @@ def measured_pace(
         model=model.network, images=as_images(image.to(device), exact=exact), sigma=target.sigma,
         seed=0, betas=betas, batch_size=batch_size, row_by_row=row_by_row,
     )  # fmt: skip
-    sampler.try_network(lambda passes: bar("trying the network", passes, "passes", transient=True))
+    sampler.try_network()
     preparation = clock() - started
     return sampled_pace(sampler, device, preparation=preparation, clock=clock)
 

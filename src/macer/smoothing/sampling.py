@@ -6,7 +6,7 @@ This module samples; it concludes nothing. `certification` turns its tallies int
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -25,6 +25,7 @@ from macer.smoothing.streams import Purpose
 from macer.smoothing.tally import SOFT_UNIT, Tally
 from macer.smoothing.threads import in_threads, networks_for_threads
 from macer.system.errors import Mistake
+from macer.system.progress import bar
 
 Progress = Callable[[int], None]
 Numbers = int | NDArray[np.int64]  # one for all images, or one per image
@@ -80,10 +81,11 @@ class Sampler:
         """Whether the noise is exact."""
         return self.images.dtype == torch.uint8
 
-    def try_network(self, show: Callable[[int], AbstractContextManager[Progress]]) -> None:
-        """Try the network now, as the first draw would; show(batches) shows the progress."""
+    def try_network(self) -> None:
+        """Try the network now, as the first draw would, and show the progress."""
         rows = self._rows()
-        with evaluating(self.model), _within_memory(rows), show(trials(rows)) as progress:
+        shown = bar("trying the network", trials(rows), "passes", transient=True)
+        with evaluating(self.model), _within_memory(rows), shown as progress:
             check_rows(
                 self.model, self.images, rows=rows, sigma=self.sigma,
                 dtype=network_dtype(self.model), progress=progress,
