@@ -10,7 +10,7 @@ from reference import softmax
 from tiny_models import tiny, tiny_with_batch_norm, tiny_with_dropout
 from torch import nn
 
-from macer.attacks.images import ddn, log_z_bar, pgd, smoothed_loss
+from macer.attacks.images import ddn, log_z_bar, pgd, pgd_on_pixels, smoothed_loss
 from macer.system.errors import Mistake
 
 ATTACKS = [pgd, ddn]
@@ -160,6 +160,16 @@ def test_what_is_found_is_in_the_ball_and_in_the_box(attack, clamp, epsilon, see
     assert x.dtype == images.dtype and not x.requires_grad
     assert (distances(x, images) <= epsilon).all()
     assert not clamp or (x.min() >= 0 and x.max() <= 1)
+
+
+def test_8_bit_images_stay_8_bit_images_within_the_ball_and_use_most_of_it():
+    pixels = (255 * pictures(3, shape=(1, 28, 28))).to(torch.uint8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 3))
+    epsilon, noise = torch.tensor([0.3, 1.0, 2.0]), 0.1 * draws(3, 4, 1, 28, 28)
+    x = pgd_on_pixels(model, pixels, torch.tensor([0, 1, 2]), noise, epsilon=epsilon, steps=3)
+    assert x.dtype == torch.uint8 and x.shape == pixels.shape
+    shares = distances(x.double() / 255, pixels.double() / 255) / epsilon
+    assert (shares <= 1).all() and (shares > 0.9).all()
 
 
 def test_rounding_does_not_take_a_large_image_out_of_its_ball():

@@ -72,7 +72,7 @@ def test_the_trials_are_a_function_of_the_seed(journal, target):
 
 def test_restarts_begin_elsewhere_and_are_judged_by_other_noise(journal, target, monkeypatch):
     starts, names = [], []
-    pgd, draw = falsification.pgd, Sampler.draw
+    pgd, draw = falsification.pgd_on_pixels, Sampler.draw
 
     def spy_on_pgd(*arguments, start, **more):
         starts.append(start)
@@ -83,7 +83,7 @@ def test_restarts_begin_elsewhere_and_are_judged_by_other_noise(journal, target,
         return draw(sampler, num, purpose)
 
     contents = journal()
-    monkeypatch.setattr(falsification, "pgd", spy_on_pgd)
+    monkeypatch.setattr(falsification, "pgd_on_pixels", spy_on_pgd)
     monkeypatch.setattr(Sampler, "draw", spy_on_draw)
     radii = torch.tensor([contents.records[i].certificate.radius for i in range(4)])
     attacked(contents, target, restarts=3)

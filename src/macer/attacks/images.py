@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from macer.attacks.geometry import in_ball, in_box, norm, rounded_inside, unit
+from macer.attacks.geometry import in_ball, in_box, norm, rounded_inside, to_grid, unit
 from macer.models.modes import evaluating, network_dtype
 from macer.system.errors import Mistake
 
@@ -65,6 +65,27 @@ def pgd(
             delta = feasible(delta + s * direction)
     x = rounded_inside(images, delta, epsilon)
     return x.clamp(0, 1) if clamp else x
+
+
+def pgd_on_pixels(
+    model: nn.Module,
+    pixels: Tensor,
+    labels: Tensor,
+    noise: Tensor,
+    *,
+    epsilon: float | Tensor,
+    steps: int,
+    start: Tensor | None = None,
+) -> Tensor:
+    """`pgd` of 8-bit images: the 8-bit images that it finds, none farther than ε.
+
+    Args:
+        pixels: 255x, (images, channels, height, width) uint8.
+        start: the first x′, as `pgd` has it.
+    """
+    images = pixels.float() / 255
+    found = pgd(model, images, labels, noise, epsilon=epsilon, steps=steps, start=start)
+    return to_grid(pixels, found.double() - images.double())
 
 
 def ddn(

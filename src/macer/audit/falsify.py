@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macer.attacks.geometry import norm, to_grid
-from macer.attacks.images import pgd
+from macer.attacks.geometry import norm
+from macer.attacks.images import pgd_on_pixels
 from macer.audit.judge import LEVEL, Trial, judge
 from macer.certification.certificate import ABSTAIN
 from macer.certification.journal import Contents
@@ -126,21 +126,19 @@ def attack(
     draws = pixels.new_empty((len(pixels), search.m + 1, *pixels.shape[1:]), dtype=torch.float32)
     for out, record in zip(draws, records, strict=True):
         fill_normal(out, seed=search.seed, purpose=Purpose.ATTACK, image=record.idx, chunk=restart)
-    images = pixels.float() / 255
     certificates = [record.certificate for record in records]
     radii = torch.tensor([c.radius for c in certificates], dtype=torch.float64).to(pixels.device)
     epsilon = search.scale * radii
     start = None
     if restart > 0:  # from the surface: in many dimensions almost all of a ball is close to it
-        direction = torch.nn.functional.normalize(draws[:, -1].flatten(1)).view_as(images)
-        start = images + epsilon.float()[:, None, None, None] * direction
-    perturbed = pgd(
+        direction = torch.nn.functional.normalize(draws[:, -1].flatten(1)).view_as(pixels)
+        start = pixels.float() / 255 + epsilon.float()[:, None, None, None] * direction
+    return pgd_on_pixels(
         target.model,
-        images,
+        pixels,
         torch.tensor([c.label for c in certificates]).to(pixels.device),
         target.sigma * draws[:, :-1],
         epsilon=epsilon,
         steps=search.steps,
         start=start,
     )
-    return to_grid(pixels, perturbed.double() - images.double())

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macer.attacks.geometry import to_grid
-from macer.attacks.images import pgd
+from macer.attacks.images import pgd_on_pixels
 from macer.certification.certificate import ABSTAIN
 from macer.certification.largest_radius import predict
 from macer.certification.target import is_onnx, trained_target
@@ -70,9 +69,8 @@ def _pgd(
 ) -> torch.Tensor:
     random = torch.Generator().manual_seed(0)
     noise = sigma * torch.randn((1, COPIES, *pixels.shape[1:]), generator=random)
-    x = pixels.float() / 255
-    changed = pgd(model, x, torch.tensor([answer]), noise, epsilon=radius, steps=STEPS)
-    return to_grid(pixels, changed.double() - x.double()).to(torch.uint8)
+    label = torch.tensor([answer])
+    return pgd_on_pixels(model, pixels, label, noise, epsilon=radius, steps=STEPS)
 
 
 def outcome(before: int, after: int, name: str) -> str:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from macer.attacks.geometry import to_grid
-from macer.attacks.images import pgd
+from macer.attacks.images import pgd_on_pixels
 from macer.server.served import Seed, Served
 from macer.smoothing.streams import Purpose, fill_normal
 
@@ -21,13 +20,12 @@ def attacked(served: Served, pixels: Tensor, label: int, *, length: float, seed:
     batch = pixels[None].to(device)
     noise = torch.empty((COPIES, *pixels.shape), dtype=torch.float32, device=device)
     fill_normal(noise, seed=seed.value, purpose=Purpose.ATTACK, image=seed.number(pixels), chunk=0)
-    images = batch.float() / 255
-    found = pgd(
+    found = pgd_on_pixels(
         model,
-        images,
+        batch,
         torch.tensor([label], device=device),
         served.card.sigma * noise[None],
         epsilon=length,
         steps=STEPS,
     )
-    return to_grid(batch, found.double() - images.double())[0].cpu()
+    return found[0].cpu()
