@@ -12,7 +12,7 @@ from macer.certification.fixed_radius import certify_at
 from macer.certification.largest_radius import certify
 from macer.smoothing.copies import CHUNK
 from macer.smoothing.sampling import Sampler
-from macer.smoothing.sequential import looks, threshold, verdicts
+from macer.smoothing.sequential import decisions, looks, p0_at
 from macer.system.errors import Mistake
 
 SIGMA = 0.5
@@ -38,12 +38,12 @@ def certified(distances: list[float], radius: float, **changes):
 
 def test_the_verdict_is_that_of_the_sequential_test_on_the_same_votes():
     certificates = certified([0.1, 0.3, 0.35, 0.45], 0.3, n=20_000)
-    p0 = threshold(0.3, SIGMA)
+    p0 = p0_at(0.3, SIGMA)
     for certificate in certificates:
         assert certificate.drawn in looks(20_000)
         votes = certificate.estimation[certificate.selected]
-        verdict = verdicts(votes, certificate.drawn, p0=p0, alpha=0.001, n_max=20_000)
-        assert (verdict == 1) == (certificate.label != ABSTAIN)
+        decision = decisions(votes, certificate.drawn, p0=p0, alpha=0.001, n_max=20_000)
+        assert (decision == 1) == (certificate.label != ABSTAIN)
         assert certificate.radius == (0.3 if certificate.label != ABSTAIN else 0.0)
 
 
@@ -96,7 +96,7 @@ def test_a_score_does_not_estimate_images_whose_selected_class_is_wrong():
 
 def test_an_abstention_bounds_nothing():
     robust, not_shown = certified([0.5, 0.1], 0.3)
-    assert (robust.p_a, not_shown.p_a) == (threshold(0.3, SIGMA), 0.0)
+    assert (robust.p_a, not_shown.p_a) == (p0_at(0.3, SIGMA), 0.0)
 
 
 def test_another_seed_draws_other_noise():

@@ -18,10 +18,10 @@ from macer.certification.reach import (
 )
 from macer.smoothing.bounds import BOUNDS, bound_named
 from macer.smoothing.confidence import radius_lower
-from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
+from macer.smoothing.sequential import Decision, check_radius, decisions, looks, p0_at
 from macer.system.errors import Mistake
 
-WORDS = {Verdict.OPEN: "open", Verdict.ROBUST: "robust", Verdict.GIVEN_UP: "given up"}
+WORDS = {Decision.OPEN: "open", Decision.ROBUST: "robust", Decision.GIVEN_UP: "given up"}
 
 radii = st.floats(0.05, 1.5)
 sigmas = st.floats(0.12, 2.0)
@@ -43,12 +43,12 @@ def test_the_largest_radius_is_the_papers_and_never_above_it(n, sigma, alpha):
 @pytest.mark.parametrize("p_a", [0.5, 0.7, 0.8, 0.95, 1.0])
 @pytest.mark.parametrize(("radius", "n"), [(0.1, 400), (0.5, 350)])
 def test_the_course_is_that_of_every_number_of_votes(p_a, radius, n):
-    p0 = threshold(radius, 0.5)
+    p0 = p0_at(radius, 0.5)
     told = {
-        (int(k), size): WORDS[Verdict(verdict)]
+        (int(k), size): WORDS[Decision(decision)]
         for size in looks(n)
-        for k, verdict in enumerate(
-            verdicts(np.arange(size + 1), size, p0=p0, alpha=0.001, n_max=n)
+        for k, decision in enumerate(
+            decisions(np.arange(size + 1), size, p0=p0, alpha=0.001, n_max=n)
         )
     }
     expected, robust = reference.sequential_samples(
@@ -108,14 +108,14 @@ def test_the_suggested_sigma_is_enough_and_one_percent_less_is_not(radius, n, al
 def test_the_course_is_that_of_simulated_images():
     p_a, level = 0.9, {"radius": 0.5, "sigma": 0.5, "alpha": 0.001}
     ours = course(p_a, n=10_000, **level)
-    random, p0 = np.random.default_rng(0), threshold(0.5, 0.5)
+    random, p0 = np.random.default_rng(0), p0_at(0.5, 0.5)
     count, running, samples, robust = np.zeros(4000, int), np.arange(4000), 0, 0
     for before, n in itertools.pairwise([0, *looks(10_000)]):
         count[running] += random.binomial(n - before, p_a, len(running))
         samples += (n - before) * len(running)
-        verdict = verdicts(count[running], n, p0=p0, alpha=0.001, n_max=10_000)
-        robust += (verdict == Verdict.ROBUST).sum()
-        running = running[verdict == Verdict.OPEN]
+        decision = decisions(count[running], n, p0=p0, alpha=0.001, n_max=10_000)
+        robust += (decision == Decision.ROBUST).sum()
+        running = running[decision == Decision.OPEN]
     assert samples / 4000 == pytest.approx(ours.samples, rel=0.05)
     assert robust / 4000 == pytest.approx(ours.robust, abs=0.02)
 
@@ -132,7 +132,7 @@ def test_what_is_further_from_the_radius_is_decided_sooner():
 
 
 def test_an_image_at_the_radius_is_certified_no_more_often_than_alpha():
-    p_a = threshold(0.5, 0.5)
+    p_a = p0_at(0.5, 0.5)
     assert course(p_a, radius=0.5, sigma=0.5, alpha=0.001, n=20_000).robust <= 0.001
 
 

@@ -14,13 +14,13 @@ from scipy.stats import binom
 
 from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.sequential import (
-    Verdict,
+    Decision,
     alternatives,
     check_radius,
+    decisions,
     log_wealth,
     looks,
-    threshold,
-    verdicts,
+    p0_at,
 )
 from macer.system.errors import Mistake
 
@@ -46,7 +46,7 @@ def fewest_robust(n, p0, n_max=N_MAX, alpha=ALPHA):
     """The fewest votes in n that are found ROBUST; n + 1 if none are."""
 
     def robust(count):
-        return verdicts(count, n, p0=p0, alpha=alpha, n_max=n_max) == Verdict.ROBUST
+        return decisions(count, n, p0=p0, alpha=alpha, n_max=n_max) == Decision.ROBUST
 
     return bisect.bisect_left(range(n + 1), True, key=robust)
 
@@ -76,9 +76,9 @@ def simulated_runs(p, p0, rng, *, n_max=N_MAX):
     for before, n in itertools.pairwise([0, *looks(n_max)]):
         count[running] += rng.binomial(n - before, p[running])
         samples[running] = n
-        verdict = verdicts(count[running], n, p0=p0, alpha=ALPHA, n_max=n_max)
-        robust[running[verdict == Verdict.ROBUST]] = True
-        running = running[verdict == Verdict.OPEN]
+        decision = decisions(count[running], n, p0=p0, alpha=ALPHA, n_max=n_max)
+        robust[running[decision == Decision.ROBUST]] = True
+        running = running[decision == Decision.OPEN]
     assert len(running) == 0
     return robust, samples
 
@@ -117,7 +117,7 @@ def test_alternatives_double_their_angle_from_p0_and_end_at_1(p0):
 @given(st.just(0.0) | st.floats(1e-30, 8), st.floats(0.01, 10))
 def test_threshold_is_the_least_float_not_below_Phi(z, sigma):
     radius = z * sigma
-    p0 = threshold(radius, sigma)
+    p0 = p0_at(radius, sigma)
     with mpmath.workdps(80):
         exact = mpmath.ncdf(mpmath.mpf(radius) / mpmath.mpf(sigma))
         assert mpmath.mpf(np.nextafter(p0, 0)) < exact <= mpmath.mpf(p0)
@@ -177,8 +177,8 @@ def test_complete_runs_at_p0_are_found_robust_at_most_at_their_level(p0):
         count += rng.binomial(n - before, p0, size=runs)
         # Votes at a look are few distinct numbers; and given-up runs go on here, the harder case.
         distinct, where = np.unique(count, return_inverse=True)
-        verdict = verdicts(distinct, n, p0=p0, alpha=ALPHA, n_max=N_MAX)[where]
-        robust |= verdict == Verdict.ROBUST
+        decision = decisions(distinct, n, p0=p0, alpha=ALPHA, n_max=N_MAX)[where]
+        robust |= decision == Decision.ROBUST
         peeked |= count >= fewest_by_peeking(n, p0)
     # 100 expected at the level itself; 151 is exceeded with probability under 1e-6.
     assert robust.sum() <= 151 < peeked.sum()
@@ -191,10 +191,10 @@ def chance_lost_by_giving_up(p, p0, n_max):
     for before, n in itertools.pairwise([0, *looks(n_max)]):
         alive = fftconvolve(alive, binom.pmf(np.arange(n - before + 1), n - before, p))
         count = np.arange(n + 1)
-        verdict = verdicts(count, n, p0=p0, alpha=ALPHA, n_max=n_max)
+        decision = decisions(count, n, p0=p0, alpha=ALPHA, n_max=n_max)
         enough = binom.sf(needed - count - 1, n_max - n, p)
-        lost += (alive * enough)[verdict == Verdict.GIVEN_UP].sum()
-        alive = np.where(verdict == Verdict.OPEN, alive, 0.0)
+        lost += (alive * enough)[decision == Decision.GIVEN_UP].sum()
+        alive = np.where(decision == Decision.OPEN, alive, 0.0)
     return lost
 
 
@@ -213,22 +213,22 @@ def test_giving_up_loses_a_robust_image_with_probability_below_a_tenth(p0):
 )
 def test_the_last_look_decides_as_clopper_pearson_at_half_alpha(p0, alpha, n_max):
     count = np.arange(n_max + 1)
-    verdict = verdicts(count, n_max, p0=p0, alpha=alpha, n_max=n_max)
+    decision = decisions(count, n_max, p0=p0, alpha=alpha, n_max=n_max)
     certified = clopper_pearson_lower(count, n_max, alpha / 2) > p0
     assert certified.any()
     np.testing.assert_array_equal(
-        verdict, np.where(certified, Verdict.ROBUST, Verdict.GIVEN_UP).astype(int)
+        decision, np.where(certified, Decision.ROBUST, Decision.GIVEN_UP).astype(int)
     )
 
 
 @given(probabilities, st.integers(1, 2000), st.floats(1e-4, 0.2))
 def test_an_early_look_finds_robust_what_has_wealth_2_over_alpha_and_more_votes_help(p0, n, alpha):
     count = np.arange(n + 1)
-    verdict = verdicts(count, n, p0=p0, alpha=alpha, n_max=N_MAX)
+    decision = decisions(count, n, p0=p0, alpha=alpha, n_max=N_MAX)
     np.testing.assert_array_equal(
-        verdict == Verdict.ROBUST, log_wealth(count, n, p0) >= np.log(2 / alpha)
+        decision == Decision.ROBUST, log_wealth(count, n, p0) >= np.log(2 / alpha)
     )
-    rank = np.select([verdict == Verdict.ROBUST, verdict == Verdict.GIVEN_UP], [1, -1], 0)
+    rank = np.select([decision == Decision.ROBUST, decision == Decision.GIVEN_UP], [1, -1], 0)
     assert (np.diff(rank) >= 0).all()
 
 
@@ -236,11 +236,11 @@ def test_an_early_look_finds_robust_what_has_wealth_2_over_alpha_and_more_votes_
 def test_no_votes_to_come_can_undo_what_the_count_decides(n_max, p0, alpha):
     n = np.arange(n_max + 1)[:, None]
     count = np.minimum(np.arange(n_max + 1), n)
-    verdict = verdicts(count, n, p0=p0, alpha=alpha, n_max=n_max)
+    decision = decisions(count, n, p0=p0, alpha=alpha, n_max=n_max)
     certified = clopper_pearson_lower(np.arange(n_max + 1), n_max, alpha / 2) > p0
-    assert (verdict[certified[count]] == Verdict.ROBUST).all()
+    assert (decision[certified[count]] == Decision.ROBUST).all()
     hopeless = ~certified[count + n_max - n]
-    assert (verdict[hopeless] == Verdict.GIVEN_UP).all()
+    assert (decision[hopeless] == Decision.GIVEN_UP).all()
 
 
 @given(st.integers(1, 50_000), st.integers(0, 50_000))
@@ -257,7 +257,7 @@ def test_images_spread_over_all_radii_take_a_twentieth_of_the_samples():
     """z = Φ⁻¹(p_A) spread evenly, as the radii of published certificates nearly are."""
     p = ndtr(np.linspace(-1, 4, 20_000))
     for radius, fewer in ((0.5, 40), (2.0, 20)):
-        p0 = threshold(radius, 1.0)
+        p0 = p0_at(radius, 1.0)
         robust, samples = simulated_runs(p, p0, np.random.default_rng(0))
         fixed = binom.sf(fewest_by_peeking(N_MAX, p0) - 1, N_MAX, p)
         assert samples.mean() < N_MAX / fewer
@@ -265,22 +265,22 @@ def test_images_spread_over_all_radii_take_a_twentieth_of_the_samples():
 
 
 def test_known_values():
-    assert threshold(0.0, 0.25) == 0.5
-    assert threshold(0.25, 0.25) == pytest.approx(0.8413447460685429, abs=1e-15)
-    assert threshold(5e-324, 1.0) == np.nextafter(0.5, 1)
-    assert threshold(100.0, 1.0) == 1.0
+    assert p0_at(0.0, 0.25) == 0.5
+    assert p0_at(0.25, 0.25) == pytest.approx(0.8413447460685429, abs=1e-15)
+    assert p0_at(5e-324, 1.0) == np.nextafter(0.5, 1)
+    assert p0_at(100.0, 1.0) == 1.0
     assert looks(50) == [50]
     assert looks(250) == [100, 200, 250]
     assert looks(N_MAX)[14:20] == [1500, 1600, 1800, 2000, 2200, 2400]
     # So near to 1 all is bet on p = 1: W = p₀⁻ⁿ, and nothing is left after another vote.
     assert log_wealth(N_MAX, N_MAX, 0.99995) == pytest.approx(-N_MAX * math.log(0.99995), rel=1e-9)
     assert log_wealth(N_MAX - 1, N_MAX, 0.99995) == -np.inf
-    verdict = verdicts([100, 0, 90, 90], [100, 100, 100, 200], p0=0.84, alpha=ALPHA, n_max=N_MAX)
-    assert [Verdict(v) for v in verdict] == [
-        Verdict.ROBUST,
-        Verdict.GIVEN_UP,
-        Verdict.OPEN,
-        Verdict.GIVEN_UP,
+    decision = decisions([100, 0, 90, 90], [100, 100, 100, 200], p0=0.84, alpha=ALPHA, n_max=N_MAX)
+    assert [Decision(v) for v in decision] == [
+        Decision.ROBUST,
+        Decision.GIVEN_UP,
+        Decision.OPEN,
+        Decision.GIVEN_UP,
     ]
 
 
@@ -296,15 +296,15 @@ def test_known_values():
 )
 def test_a_meaningless_radius_or_sigma_is_refused(radius, sigma, message):
     with pytest.raises(Mistake) as refused:
-        threshold(radius, sigma)
+        p0_at(radius, sigma)
     assert str(refused.value) == message
 
 
 def test_a_radius_beyond_the_reach_of_n_max_samples_is_refused():
     largest = 0.9469  # 0.25·Φ⁻¹(0.0005^(1/100000)), rounded down
     check_radius(largest, sigma=0.25, alpha=ALPHA, n_max=N_MAX)
-    p0 = threshold(largest, 0.25)
-    assert verdicts(N_MAX, N_MAX, p0=p0, alpha=ALPHA, n_max=N_MAX) == Verdict.ROBUST
+    p0 = p0_at(largest, 0.25)
+    assert decisions(N_MAX, N_MAX, p0=p0, alpha=ALPHA, n_max=N_MAX) == Decision.ROBUST
     with pytest.raises(Mistake) as refused:
         check_radius(1.0, sigma=0.25, alpha=ALPHA, n_max=N_MAX)
     assert str(refused.value) == (
@@ -315,7 +315,7 @@ def test_a_radius_beyond_the_reach_of_n_max_samples_is_refused():
 
 def test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_threshold(monkeypatch):
     """p_A must exceed p₀."""
-    p0 = threshold(0.5, 0.25)
+    p0 = p0_at(0.5, 0.25)
     for p_a, reached in ((p0, False), (np.nextafter(p0, 1.0), True)):
         monkeypatch.setattr(
             "macer.smoothing.sequential.clopper_pearson_lower", lambda *_, p_a=p_a: np.float64(p_a)
@@ -328,7 +328,7 @@ def test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_thresh
 @pytest.mark.parametrize(("count", "n"), [(-1, 100), (101, 100), (100, 300), ([5, 9], [10, 8])])
 def test_impossible_counts_are_refused(count, n):
     with pytest.raises(Mistake, match=r"count must be from 0 to n and n at most 200, got -?\d+ of"):
-        verdicts(count, n, p0=0.8, alpha=ALPHA, n_max=200)
+        decisions(count, n, p0=0.8, alpha=ALPHA, n_max=200)
 
 
 def test_other_impossible_settings_are_refused():

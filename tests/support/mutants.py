@@ -44,7 +44,7 @@ MUTANTS = {
     ),
     "early stopping that counts decided images on": Mutant(
         "certification/reach.py",
-        "np.where(verdict == Verdict.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]",
+        "np.where(decision == Decision.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]",
         "still_open[kept[0] :]",
         "certification/test_reach.py",
     ),
@@ -1751,8 +1751,8 @@ MUTANTS = {
     ),
     "a radius whose threshold is the largest bound": Mutant(
         "smoothing/sequential.py",
-        "threshold(radius, sigma) < p_a",
-        "threshold(radius, sigma) <= p_a",
+        "p0_at(radius, sigma) < p_a",
+        "p0_at(radius, sigma) <= p_a",
         "smoothing/test_sequential.py::test_a_radius_is_out_of_reach_where_the_largest_bound_only_equals_its_threshold",
     ),
     "an abstention with a bound": Mutant(

@@ -13,7 +13,7 @@ from torch import Tensor
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.smoothing.bounds import bound_named
 from macer.smoothing.confidence import radius_lower
-from macer.smoothing.sequential import Verdict, threshold, verdicts
+from macer.smoothing.sequential import Decision, decisions, p0_at
 from macer.smoothing.tally import Tally
 from macer.system.errors import Mistake
 
@@ -92,9 +92,9 @@ def conclude_at(
     exact: bool = True,
 ) -> list[Certificate]:
     """The certificates that the votes (images, classes) support at one radius."""
-    p0, selected = threshold(radius, sigma), counts0.argmax(dim=1)
+    p0, selected = p0_at(radius, sigma), counts0.argmax(dim=1)
     votes = counts.gather(1, selected[:, None]).squeeze(1).numpy()
-    robust = verdicts(votes, drawn.numpy(), p0=p0, alpha=alpha, n_max=n) == Verdict.ROBUST
+    robust = decisions(votes, drawn.numpy(), p0=p0, alpha=alpha, n_max=n) == Decision.ROBUST
     return [
         Certificate(
             label=int(selected[i]) if is_robust else ABSTAIN,

@@ -10,7 +10,7 @@ from macer.certification.settings import ImageArray, as_inputs, check_settings
 from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.models.callables import Classifier, as_network
 from macer.smoothing.sampling import Progress, Sampler
-from macer.smoothing.sequential import Verdict, check_radius, looks, threshold, verdicts
+from macer.smoothing.sequential import Decision, check_radius, decisions, looks, p0_at
 from macer.smoothing.streams import Purpose
 
 
@@ -71,7 +71,7 @@ def sample_and_certify_at(
     c_a = counts0.argmax(dim=1)
     is_open = worth_estimating(c_a, labels)  # a mask
     counts, drawn = torch.zeros_like(counts0), torch.zeros_like(c_a)
-    p0, before = threshold(radius, sigma), 0
+    p0, before = p0_at(radius, sigma), 0
     for size in looks(n):
         if not is_open.any():
             break
@@ -79,8 +79,8 @@ def sample_and_certify_at(
         counts += more.votes
         drawn[is_open] = before = size
         votes = counts[is_open, c_a[is_open]].numpy()
-        verdict = verdicts(votes, size, p0=p0, alpha=alpha, n_max=n)
-        is_open[is_open.clone()] = torch.from_numpy(verdict == Verdict.OPEN)
+        decision = decisions(votes, size, p0=p0, alpha=alpha, n_max=n)
+        is_open[is_open.clone()] = torch.from_numpy(decision == Decision.OPEN)
     return conclude_at(
         counts0, counts, drawn, radius=radius, sigma=sigma, n=n, alpha=alpha, exact=sampler.exact
     )

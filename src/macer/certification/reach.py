@@ -13,7 +13,7 @@ from scipy.stats import binom
 from macer.recipes import MOST_VOTES
 from macer.smoothing.bounds import Bound, bound_named
 from macer.smoothing.confidence import Floats, radius_lower
-from macer.smoothing.sequential import Verdict, looks, reaches, threshold, verdicts
+from macer.smoothing.sequential import Decision, decisions, looks, p0_at, reaches
 from macer.smoothing.tally import MOST_SOFT_SAMPLES
 from macer.system.errors import Mistake
 
@@ -119,9 +119,9 @@ def course(p_a: float, *, radius: float, sigma: float, alpha: float, n: int) -> 
     """The course of `certify --radius`, computed exactly from the distribution of the votes.
 
     At each look the number of votes among the images still open is convolved with
-    Binomial(samples since the last look, p_A); `verdicts` closes the decided ones.
+    Binomial(samples since the last look, p_A); `decisions` closes the decided ones.
     """
-    p0 = threshold(radius, sigma)
+    p0 = p0_at(radius, sigma)
     first, still_open = 0, np.ones(1)  # P(still open, first + i votes)
     before, robust = 0, 0.0
     steps: list[int] = []
@@ -131,12 +131,12 @@ def course(p_a: float, *, radius: float, sigma: float, alpha: float, n: int) -> 
         shares.append(float(still_open.sum()))
         least, more = _binomial(size - before, p_a)
         first, still_open = first + least, np.maximum(fftconvolve(still_open, more), 0.0)
-        verdict = verdicts(first + np.arange(len(still_open)), size, p0=p0, alpha=alpha, n_max=n)
-        robust += float(still_open[verdict == Verdict.ROBUST].sum())
-        kept = np.flatnonzero((verdict == Verdict.OPEN) & (still_open > LEAST_SHARE))
+        decision = decisions(first + np.arange(len(still_open)), size, p0=p0, alpha=alpha, n_max=n)
+        robust += float(still_open[decision == Decision.ROBUST].sum())
+        kept = np.flatnonzero((decision == Decision.OPEN) & (still_open > LEAST_SHARE))
         if not len(kept):
             break
-        still_open = np.where(verdict == Verdict.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]
+        still_open = np.where(decision == Decision.OPEN, still_open, 0.0)[kept[0] : kept[-1] + 1]
         first, before = first + int(kept[0]), size
     return Course(p_a, tuple(steps), tuple(shares), robust)
 

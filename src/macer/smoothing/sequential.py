@@ -43,7 +43,7 @@ _GIVE_UP = 0.1
 _ERROR = 2.0**-50
 
 
-class Verdict(IntEnum):
+class Decision(IntEnum):
     """What a look at the counts decides."""
 
     OPEN = 0
@@ -51,7 +51,7 @@ class Verdict(IntEnum):
     GIVEN_UP = 2
 
 
-def threshold(radius: float, sigma: float) -> float:
+def p0_at(radius: float, sigma: float) -> float:
     """p₀ = Φ(R/σ), rounded up: the probability that p_A must exceed for R to be certified."""
     if not (sigma > 0 and math.isfinite(sigma)):
         raise Mistake(f"sigma must be > 0, got {sigma}")
@@ -67,7 +67,7 @@ def threshold(radius: float, sigma: float) -> float:
 def reaches(radius: float, *, sigma: float, alpha: float, n_max: int) -> bool:
     """Whether a radius could be certified if all n_max samples voted for one class."""
     p_a = float(_most_certain(alpha, n_max))
-    return threshold(radius, sigma) < p_a
+    return p0_at(radius, sigma) < p_a
 
 
 def _most_certain(alpha: float, n_max: int) -> Floats:
@@ -142,10 +142,10 @@ def log_wealth(count: ArrayLike, n: ArrayLike, p0: float) -> Floats:
     return lower
 
 
-def verdicts(
+def decisions(
     count: ArrayLike, n: ArrayLike, *, p0: float, alpha: float, n_max: int
 ) -> NDArray[np.int8]:
-    """The Verdict on each image at a look, from `count` votes in n of at most n_max samples.
+    """The Decision on each image at a look, from `count` votes in n of at most n_max samples.
 
     ROBUST    if W ≥ 2/α, or if Clopper–Pearson's bound at α/2 will exceed p₀ after n_max samples
               whatever the rest of them vote
@@ -163,8 +163,8 @@ def verdicts(
     p1 = min(needed, n_max) / (n_max + 1)
     hopeless = log_wealth(n - count, n, 1.0 - p1) >= -math.log(_GIVE_UP)
     hopeless |= count + n_max - n < needed
-    verdict = np.select([robust, hopeless], [Verdict.ROBUST, Verdict.GIVEN_UP], Verdict.OPEN)
-    return verdict.astype(np.int8)
+    decision = np.select([robust, hopeless], [Decision.ROBUST, Decision.GIVEN_UP], Decision.OPEN)
+    return decision.astype(np.int8)
 
 
 def _check_counts(count: NDArray, n: NDArray, n_max: int) -> None:
