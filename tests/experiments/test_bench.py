@@ -67,5 +67,5 @@ def test_sizes_that_cannot_be_are_refused_before_any_work(
 def test_the_plain_network_is_the_same_function():
     torch.manual_seed(0)
     images = torch.rand(8, 1, 28, 28)
-    ours, plain = bench.lenet().eval(), bench.plain_lenet().eval()
+    ours, plain = bench.our_lenet().eval(), bench.plain_lenet().eval()
     torch.testing.assert_close(plain(images), ours(images))

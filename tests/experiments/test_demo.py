@@ -62,7 +62,7 @@ def test_the_demo_trains_certifies_and_compares_both_rows(
 
 
 def test_the_demos_recipes_differ_in_the_objective_alone() -> None:
-    gaussian, macer = (named_recipe(name) for name in demo.ROWS.values())
+    gaussian, macer = (named_recipe(name) for name in demo.COMPARED.values())
     assert (gaussian.k, gaussian.loss["lam"]) == (1, 0.0)
     same = {name: gaussian.flat()[name] for name in ("k", "lam", "lam_schedule")}
     assert macer.changed(**same) == gaussian

@@ -20,7 +20,7 @@ def score(method: str, acr: float) -> Score:
     return Score(0.5, "all", method, acr, 0.01, (acr,), None)
 
 
-def row_of(method: str, sigma: float, images: leaderboard.Images = "every-5th"):
+def row_of(method: str, sigma: float, images: leaderboard.ImageSet = "every-5th"):
     return next(row for row in board(sigma, images).rows if row.method == method)
 
 

@@ -17,7 +17,7 @@ from macer.reporting.evidence import LIMITS, Source, hashes
 from macer.reporting.intervals import interval_text
 from macer.reporting.logs import CertificateLog
 from macer.reporting.page import PageOptions, drawing, simplify, write_page
-from macer.reporting.pictures import Picture, Row
+from macer.reporting.pictures import Picture, PictureRow
 from macer.reporting.provenance import Provenance
 from macer.reporting.scores import average_certified_radius, curve, outcomes
 from macer.reporting.tables import tabulate
@@ -351,7 +351,7 @@ def test_a_class_that_is_given_up_is_named(tmp_path: Path) -> None:
 
 
 def test_pictures_are_the_pages_own(tmp_path: Path) -> None:
-    row = Row("<b>", (Picture("data:image/png;base64,AA==", '"<i>'),))
+    row = PictureRow("<b>", (Picture("data:image/png;base64,AA==", '"<i>'),))
     write_page([random_log(0)], tmp_path / "a.html", title="a", options=PageOptions(pictures=[row]))
     text = (tmp_path / "a.html").read_text("utf-8")
     assert '<img src="data:image/png;base64,AA==" alt="&#34;&lt;i&gt;">' in text

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from macer.system.errors import Mistake
 
-Range = tuple[int, int, int]
-Scope = tuple[Range, ...]
+ImageRange = tuple[int, int, int]
+Scope = tuple[ImageRange, ...]
 
 LARGEST_NUMBER = 1 << 40
 MOST_IMAGES = 1 << 24  # more than any data set of images; a forged scope must not fill the memory
@@ -18,7 +18,7 @@ MOST_IMAGES = 1 << 24  # more than any data set of images; a forged scope must n
 def scope_of(indices: Iterable[int]) -> Scope:
     """The ranges that hold these numbers and no others, each as long as it can be."""
     numbers, begin = sorted(set(indices)), 0
-    ranges: list[Range] = []
+    ranges: list[ImageRange] = []
     while begin < len(numbers):
         end = _end_of_range(numbers, begin)
         step = numbers[begin + 1] - numbers[begin] if end - begin > 1 else 1
@@ -48,7 +48,7 @@ def describe(scope: Scope) -> str:
     return ", ".join(map(_words, scope)) or "none"
 
 
-def _words(bounds: Range) -> str:
+def _words(bounds: ImageRange) -> str:
     numbers = range(*bounds)
     if len(numbers) == 1:
         return f"{numbers[0]}"
@@ -66,7 +66,7 @@ def read_scope(value: object) -> Scope:
     return scope
 
 
-def _range(value: object) -> Range:
+def _range(value: object) -> ImageRange:
     match value:
         case [int(start), int(stop), int(step)] if (
             0 <= start < stop <= LARGEST_NUMBER and 1 <= step <= LARGEST_NUMBER

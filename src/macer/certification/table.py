@@ -11,8 +11,9 @@ from macer.certification.journal import Contents
 from macer.certification.record import Record
 from macer.system.files import write_pieces
 
+FIELDS_COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")  # of every log
 COLUMNS = (
-    *("idx", "label", "predict", "radius", "correct", "time"),  # the field's
+    *FIELDS_COLUMNS,
     *("n0", "n", "alpha", "sigma", "bound", "selected", "p_a", "drawn", "counts"),
 )
 

@@ -42,7 +42,7 @@ def _on_cpu(images: int, n: int, device: torch.device) -> Iterator[Measured]:
     digits = torch.from_numpy(np.asarray(test.images[:images]))
     plain = plain_lenet().eval()
     for precision, what in (("fp32", "certification"), ("bf16", "the same, ours in bf16")):
-        ours = for_inference(lenet(), shape=(1, 28, 28), precision=precision, device=device)
+        ours = for_inference(our_lenet(), shape=(1, 28, 28), precision=precision, device=device)
         yield compare(
             f"{what}, {images} images × n = {n}",
             images * (N0 + n),
@@ -125,7 +125,7 @@ class PlainLeNet(LeNet):
         return logits
 
 
-def lenet() -> nn.Sequential:
+def our_lenet() -> nn.Sequential:
     """LeNet behind its normalisation, with the same weights whenever it is built."""
     torch.manual_seed(0)
     return build_model("lenet", num_classes=CLASSES, shape=(1, 28, 28))
@@ -133,7 +133,7 @@ def lenet() -> nn.Sequential:
 
 def plain_lenet() -> nn.Sequential:
     """The same weights in the usual order of layers."""
-    normalize, network = lenet()
+    normalize, network = our_lenet()
     plain = PlainLeNet(num_classes=CLASSES, channels=1)
     plain.load_state_dict(network.state_dict())
     return nn.Sequential(normalize, plain)

@@ -23,7 +23,7 @@ from macer.training.loop import train
 # Enough images for a clear difference, few enough for a minute on two cores.
 CERTIFY = CertifyRecipe(n0=100, n=2000)
 SKIP = 10
-ROWS = {"Gaussian": "demo-gaussian", "MACER": "demo"}
+COMPARED = {"Gaussian": "demo-gaussian", "MACER": "demo"}
 
 
 class Made(NamedTuple):
@@ -48,15 +48,15 @@ def run_demo(out: Path, device: torch.device) -> Made:
     """Train both models, certify them on the same test images, and draw curves and a page."""
     if out.exists():
         raise Mistake(f"{out} exists already; choose another --out or remove it")
-    for name, recipe_name in ROWS.items():
+    for name, recipe_name in COMPARED.items():
         recipe = named_recipe(recipe_name)
         note(f"{name}: macer train {recipe_name}")
         split = load(recipe.dataset, "train")
         train(recipe, split, classes_of(recipe.dataset), out / name, device=device)
-    gaussian, macer = (_certified(out / name, device) for name in ROWS)
+    gaussian, macer = (_certified(out / name, device) for name in COMPARED)
     made = Made((gaussian, macer), out / "curves.png", out / "report.html")
     plot(made.logs, made.plot)
-    models = [model for name in ROWS if (model := provenance(out / name, name))]
+    models = [model for name in COMPARED if (model := provenance(out / name, name))]
     title = "macer demo: Gaussian training against MACER"
     write_page(made.logs, made.html, title=title, models=models)
     return made

@@ -29,7 +29,7 @@ from macer.reporting.leaderboard import (
     REFERENCE,
     SETTINGS,
     Entry,
-    Images,
+    ImageSet,
     Reading,
     Score,
     entries,
@@ -121,7 +121,7 @@ def _by_runner_up(entry: Entry, sigma: float) -> CertificateLog:
         return read_log(table)
 
 
-def _scores(logs: Logs, chosen: Logs, sigma: float, images: Images) -> dict[str, Score]:
+def _scores(logs: Logs, chosen: Logs, sigma: float, images: ImageSet) -> dict[str, Score]:
     """The scores of the logs that have all these images."""
     scores = {}
     for key, log in _having(logs, images).items():
@@ -135,7 +135,7 @@ def _scores(logs: Logs, chosen: Logs, sigma: float, images: Images) -> dict[str,
     return scores
 
 
-def _differences(logs: Logs, sigma: float, images: Images) -> list[dict[str, Any]]:
+def _differences(logs: Logs, sigma: float, images: ImageSet) -> list[dict[str, Any]]:
     """The paired difference of every two logs that have all these images."""
     found = []
     for (a, log), (b, other) in combinations(_having(logs, images).items(), 2):
@@ -154,7 +154,7 @@ def _differences(logs: Logs, sigma: float, images: Images) -> list[dict[str, Any
     return found
 
 
-def _having(logs: Logs, images: Images) -> dict[str, CertificateLog]:
+def _having(logs: Logs, images: ImageSet) -> dict[str, CertificateLog]:
     """These images of the logs that have them all."""
     count = COUNT // IMAGES[images]
     narrowed = {key: select(log, Selection(skip=IMAGES[images])) for key, log in logs.items()}

@@ -27,7 +27,7 @@ from macer.system.errors import Mistake
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = {"sigma": 3, "table": 2, "name": 3}
+PANELS_IN_LINE = {"sigma": 3, "table": 2, "name": 3}
 MARKERS = "osD^vPX*"
 
 
@@ -35,7 +35,7 @@ def plot(item: Item, entries: Sequence[Reproduction], path: Path) -> None:
     """Draw a figure into a PNG, PDF or SVG file, a panel for each group of rows."""
     assert item.panels
     panels = _soft_panels(item, entries) if item.soft_betas else _panels(item, entries)
-    columns = min(COLUMNS[item.panels], len(panels))
+    columns = min(PANELS_IN_LINE[item.panels], len(panels))
     lines = math.ceil(len(panels) / columns)
     figure = new_figure(4.2 * columns, 3.4 * lines + 0.3)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)

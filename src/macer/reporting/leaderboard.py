@@ -19,8 +19,8 @@ from macer.system.errors import Mistake
 FOLDER = files("macer") / "assets" / "leaderboard"
 FIGURES = ("figures.json", "figures-only.json")
 
-Images = Literal["every-5th", "all"]
-IMAGES: Mapping[Images, int] = {"every-5th": 5, "all": 1}  # every 5th test image, or every one
+ImageSet = Literal["every-5th", "all"]
+IMAGES: Mapping[ImageSet, int] = {"every-5th": 5, "all": 1}  # every 5th test image, or every one
 COUNT = 10_000  # test images of CIFAR-10
 
 REFERENCE = "macer"  # the method that differences are to, beside the best published one
@@ -85,7 +85,7 @@ class Score:
     """The figures of one log over some images; accuracies are at the radii of RADII."""
 
     sigma: float
-    images: Images
+    images: ImageSet
     method: str
     acr: float
     standard_error: float
@@ -123,7 +123,7 @@ class Board:
     """The methods at one σ on the same images, the largest ACR first."""
 
     sigma: float
-    images: Images
+    images: ImageSet
     count: int
     n0: int
     n: int
@@ -152,7 +152,7 @@ def sigmas() -> list[float]:
     return sorted({sigma for entry in entries() for sigma in entry.sigmas})
 
 
-def boards(sigma: float | None = None, images: Images | Literal["both"] = "both") -> list[Board]:
+def boards(sigma: float | None = None, images: ImageSet | Literal["both"] = "both") -> list[Board]:
     """The boards of every σ, or of one; those of every 5th image first."""
     known = sigmas()
     if sigma is not None and sigma not in known:
@@ -162,7 +162,7 @@ def boards(sigma: float | None = None, images: Images | Literal["both"] = "both"
     return [board(level, kind) for kind in kinds for level in known if sigma in (None, level)]
 
 
-def board(sigma: float, images: Images) -> Board:
+def board(sigma: float, images: ImageSet) -> Board:
     """The methods that have logs of these images, ranked."""
     here = {entry.key: entry for entry in entries() if sigma in entry.sigmas}
     scores = [score for score in _scores() if (score.sigma, score.images) == (sigma, images)]
@@ -217,7 +217,7 @@ def _row(place: int, score: Score, entry: Entry, best: str) -> Rank:
     )
 
 
-def _difference(sigma: float, images: Images, a: str, b: str) -> Difference | None:
+def _difference(sigma: float, images: ImageSet, a: str, b: str) -> Difference | None:
     """ACR(a) − ACR(b), paired; each pair of methods is stored in one of its two orders."""
     known, count = _differences(), COUNT // IMAGES[images]
     if a == b:

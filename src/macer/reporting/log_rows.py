@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from macer.certification.table import FIELDS_COLUMNS
 from macer.system.errors import Mistake
 from macer.system.files import opened
 
-COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 SETTINGS = ("sigma", "n0", "n", "alpha", "bound", "split", "noise", "rescored", "level")
 
 # ImageNet's 50,000 lines take about 5 MB; the limits stop a small gzip file from filling memory.
@@ -36,7 +36,7 @@ def log_lines(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise Mistake(f"{file} must be tab-separated text, plain or gzipped: {error}") from error
     if not text.strip():
-        raise Mistake(f"{file} is empty: expected the columns {' '.join(COLUMNS)}")
+        raise Mistake(f"{file} is empty: expected the columns {' '.join(FIELDS_COLUMNS)}")
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     if (longest := max(map(len, lines))) > LONGEST_LINE:
         raise Mistake(
@@ -60,10 +60,10 @@ def _content(file: Path) -> bytes:
 
 def check_columns(file: Path, names: Sequence[str]) -> None:
     """Refuse a header without the field's columns, or with one twice."""
-    missing = [name for name in COLUMNS if name not in names]
+    missing = [name for name in FIELDS_COLUMNS if name not in names]
     if missing:
         raise Mistake(
-            f"{file}: the header must have the tab-separated columns {' '.join(COLUMNS)}, "
+            f"{file}: the header must have the tab-separated columns {' '.join(FIELDS_COLUMNS)}, "
             f"got no {', '.join(missing)}"
         )
     if len(set(names)) < len(names):
@@ -81,7 +81,7 @@ def log_row(names: Sequence[str], line: str, where: str) -> dict[str, Any]:
     row = {
         name: _value(name, text, where)
         for name, text in zip(names, texts, strict=True)
-        if name in FIELDS
+        if name in _RULES
     }
     if row["correct"] != (row["predict"] == row["label"]):
         raise Mistake(
@@ -138,7 +138,7 @@ def clock_seconds(text: str) -> float:
 
 
 # Each column's reader, what must hold of its value, and the same in words.
-FIELDS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+_RULES: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
     "idx": (_whole, lambda i: 0 <= i < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
     "label": (_whole, lambda c: 0 <= c < MOST_IMAGES, "a whole number ≥ 0 and below 2³¹"),
     "predict": (_whole, lambda c: -1 <= c < MOST_IMAGES, "a class, or -1 for an abstention"),
@@ -164,7 +164,7 @@ def _value(name: str, text: str, where: str) -> Any:
     """A column's value; an empty setting is one that the log does not say."""
     if name in SETTINGS and not text:
         return None
-    read, holds, requirement = FIELDS[name]
+    read, holds, requirement = _RULES[name]
     try:
         value = read(text)
     except ValueError:

@@ -17,9 +17,9 @@ from macer.reporting.figures import SVG
 from macer.reporting.html_file import check_html, write_html
 from macer.reporting.intervals import ClassScore, interval_text
 from macer.reporting.logs import CertificateLog
-from macer.reporting.pictures import Row
+from macer.reporting.pictures import PictureRow
 from macer.reporting.provenance import Provenance, date_of
-from macer.reporting.scores import Difference, Floats, curve, outcomes
+from macer.reporting.scores import Difference, curve, outcomes
 from macer.reporting.tables import ScoreRow, acr_text, cells, images_of_log, tabulate
 from macer.reporting.texts import (
     accuracy_texts,
@@ -31,6 +31,7 @@ from macer.reporting.texts import (
     thousands,
 )
 from macer.reporting.verdict import class_verdicts, length_text, share_text, verdicts
+from macer.smoothing.confidence import Floats
 from macer.system.text import one_line
 
 # A colour that occurs nowhere else in a drawing: the page's text colour replaces it.
@@ -61,7 +62,7 @@ class PageOptions(NamedTuple):
     images: Selection = Selection()
     radius: float | None = None  # of the verdicts; σ by default
     runs: Sequence[Source] = ()  # of the logs, as far as they have journals
-    pictures: Sequence[Row] = ()
+    pictures: Sequence[PictureRow] = ()
     attacked: bool = False  # whether the last picture of each row is an attack
 
 

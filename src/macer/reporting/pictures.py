@@ -36,7 +36,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Row:
+class PictureRow:
     """One image: as it is, noisy, and changed."""
 
     title: str
@@ -50,7 +50,7 @@ def pictures(
     *,
     code: Collection[str] = (),
     attack: Path | None = None,
-) -> list[Row]:
+) -> list[PictureRow]:
     """Rows of pictures: the first counted image of each of the first few classes.
 
     Args:
@@ -69,13 +69,15 @@ def pictures(
     chosen = _chosen(run)
     images = np.asarray(split.images[[idx for _, idx in chosen]])
     rows = [
-        Row(_title(run, place, split.image(idx)), _row(image, header.sigma, radius, idx))
+        PictureRow(_title(run, place, split.image(idx)), _row(image, header.sigma, radius, idx))
         for (place, idx), image in zip(chosen, images, strict=True)
     ]
     if attack is None:
         return rows
     last = _attacks(run, attack, images, [place for place, _ in chosen], radius, code)
-    return [Row(row.title, (*row.pictures, one)) for row, one in zip(rows, last, strict=True)]
+    return [
+        PictureRow(row.title, (*row.pictures, one)) for row, one in zip(rows, last, strict=True)
+    ]
 
 
 def _attacks(

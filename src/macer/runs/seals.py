@@ -20,7 +20,7 @@ from macer.system.files import sync_folder
 from macer.system.user_code import OwnModule
 
 KEY_BYTES = 32
-FIELDS = {"module", "folder", "sha256"}  # of an OwnModule
+_KEYS = {"module", "folder", "sha256"}  # of an OwnModule
 
 
 def key_file() -> Path:
@@ -84,7 +84,7 @@ def owners_folders(code: object, weights_sha256: str) -> dict[str, str]:
 def _is_module(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and value.keys() == FIELDS
+        and value.keys() == _KEYS
         and all(isinstance(text, str) for text in value.values())
     )
 
