@@ -316,4 +316,4 @@ def _down(radius: float) -> str:
     """A radius in four digits, rounded down."""
     from macer.certification.table import rounded_down
 
-    return str(rounded_down(radius, 4))
+    return rounded_down(radius, 4)

@@ -17,12 +17,13 @@ from macer.data.sets import Rules, Split, load
 from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
-from macer.reporting.scores import Difference, Floats, average_certified_radius, error_of_mean
+from macer.reporting.scores import Difference, average_certified_radius, error_of_mean
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
+from macer.smoothing.confidence import Floats
 from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out

@@ -77,9 +77,7 @@ def read_item(name: str) -> Item:
             f"unknown table or figure {name!r}{nearest(name, item_names())}; `macer paper` lists "
             "them"
         )
-    content = tomllib.loads(
-        (files("macer") / "assets" / "paper" / f"{name}.toml").read_text("utf-8")
-    )
+    content = tomllib.loads((PUBLISHED / f"{name}.toml").read_text("utf-8"))
     sources = [read_item(table) for table in content.pop("tables", ())]
     sigma = content.pop("sigma", None)
     own = [_row(row, content["title"]) for row in content.pop("rows", ())]

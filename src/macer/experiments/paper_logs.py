@@ -160,7 +160,7 @@ def _shown_log(
     brief = [_difference(name, *both[name]) for name in some]
     brief += [f"{len(both) - len(some)} other settings"] if len(both) > len(some) else []
     about = [source.about] if source.about else []
-    about += [", ".join(_difference(name, *values) for name, values in both.items())]
+    about.append(differences_text(both))
     if source.seconds:
         about.append(f"{source.seconds:g} s of training on {source.hardware}")
     gain = paired_difference(log, authors) if authors is not None else None
@@ -169,14 +169,19 @@ def _shown_log(
     )
 
 
+def differences_text(both: Mapping[str, tuple[Any, Any]]) -> str:
+    """What `differing` found, in words."""
+    return ", ".join(_difference(name, *values) for name, values in both.items())
+
+
 def _difference(name: str, own: object, papers: object) -> str:
-    return f"{name} {plain_setting(own)} for {plain_setting(papers)}"
+    return f"{name} {_plain_setting(own)} for {_plain_setting(papers)}"
 
 
-def plain_setting(value: object) -> str:
+def _plain_setting(value: object) -> str:
     """A value of a recipe in words."""
     if isinstance(value, tuple):
-        return ", ".join(map(plain_setting, value)) or "none"
+        return ", ".join(map(_plain_setting, value)) or "none"
     if isinstance(value, float):
         return setting(value)
     return str(value)

@@ -14,7 +14,7 @@ from macer.data.sets import Split, classes_of, load
 from macer.experiments.compare import Examination, certified
 from macer.experiments.estimate import Work, measured
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
-from macer.experiments.paper_logs import ShownLog, plain_setting, shipped_logs, why_not
+from macer.experiments.paper_logs import ShownLog, differences_text, shipped_logs, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
@@ -76,18 +76,10 @@ def _found(row: Row, folder: Path, images: ImagesOf, soft_betas: tuple[float, ..
         if _certificates_alone(folder):
             return Reproduction(row, log, logs, remark="certificates alone, without their training")
         ours, speed = Run(folder).read_recipe(), Run(folder).read_manifest().get("speed") or {}
-        differences = _differences(ours, recipe)
+        differences = differences_text(differing(ours, recipe))
     except Mistake as mistake:
         return Reproduction(row, remark=str(mistake))
     return Reproduction(row, log, logs, ours.epochs, speed, differences)
-
-
-def _differences(ours: TrainRecipe, papers: TrainRecipe) -> str:
-    """The fields in which a run's recipe differs from the row's."""
-    return ", ".join(
-        f"{name} {plain_setting(own)} for {plain_setting(published)}"
-        for name, (own, published) in differing(ours, papers).items()
-    )
 
 
 def reproduce(
@@ -152,10 +144,10 @@ def _extent(works: Sequence[Work]) -> str:
 
 def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
     """Refuse to continue a run that has other settings, before any run is trained."""
-    if run.manifest.is_file() and (differences := _differences(recipe, run.read_recipe())):
+    if run.manifest.is_file() and (both := differing(recipe, run.read_recipe())):
         raise Mistake(
-            f"{run.folder} holds another training, got {differences}; give the same --share, or "
-            "another --runs"
+            f"{run.folder} holds another training, got {differences_text(both)}; give the same "
+            "--share, or another --runs"
         )
     journal = run.folder / JOURNAL
     if not journal.is_file():

@@ -19,9 +19,10 @@ from macer.reporting.figures import (
     set_line_styles,
 )
 from macer.reporting.logs import CertificateLog
-from macer.reporting.scores import Floats, average_certified_radius, curve
+from macer.reporting.scores import average_certified_radius, curve
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import setting, thousands, with_noun
+from macer.smoothing.confidence import Floats
 from macer.system.errors import Mistake
 from macer.system.text import one_line
 

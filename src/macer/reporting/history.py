@@ -198,11 +198,10 @@ def draw(histories: Sequence[History]) -> "Figure":
 
 def _title(histories: Sequence[History]) -> str:
     """A line of the images and votes that the looks share."""
-    votes = {history.votes for history in histories}
-    images = {history.images for history in histories}
-    return " · ".join(
-        [
-            f"{images.pop():,} held-out images" if len(images) == 1 else "held-out images differ",
-            f"{votes.pop() or '?'} votes each" if len(votes) == 1 else "votes differ",
-        ]
-    )
+    first = histories[0]
+    images, votes = f"{first.images:,} held-out images", f"{first.votes or '?'} votes each"
+    if any(history.images != first.images for history in histories):
+        images = "held-out images differ"
+    if any(history.votes != first.votes for history in histories):
+        votes = "votes differ"
+    return f"{images} · {votes}"

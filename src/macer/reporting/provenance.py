@@ -31,10 +31,9 @@ class Provenance(NamedTuple):
 
 def provenance(folder: Path, name: str) -> Provenance | None:
     """The model of the certificates in a run's folder; None where there is no run."""
-    file = folder / MANIFEST
-    if not file.is_file():
+    manifest = _read_manifest(folder)
+    if manifest is None:
         return None
-    manifest = _read_manifest(file)
     recipe = manifest.get("recipe")
     if not isinstance(recipe, dict):  # a packed model has none
         recipe = {}
@@ -45,10 +44,9 @@ def provenance(folder: Path, name: str) -> Provenance | None:
 
 def versions_of(folder: Path) -> dict[str, str | None] | None:
     """The versions that made a run's model; None where there is no run."""
-    file = folder / MANIFEST
-    if not file.is_file():
+    manifest = _read_manifest(folder)
+    if manifest is None:
         return None
-    manifest = _read_manifest(file)
     versions = manifest.get("versions")
     known = {**manifest, **(versions if isinstance(versions, dict) else {})}
     names = ("macer", "python", "torch", "numpy", "commit", "device")
@@ -57,8 +55,7 @@ def versions_of(folder: Path) -> dict[str, str | None] | None:
 
 def date_of(folder: Path) -> str | None:
     """The day on which a run's training ended, as its manifest states it."""
-    file = folder / MANIFEST
-    date = _read_manifest(file).get("date") if file.is_file() else None
+    date = (_read_manifest(folder) or {}).get("date")
     return date if isinstance(date, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", date) else None
 
 
@@ -71,8 +68,11 @@ def _loss(recipe: dict[str, Any]) -> object:
     return ", ".join([str(loss.get("name")), *settings])
 
 
-def _read_manifest(file: Path) -> dict[str, Any]:
-    """A manifest without its checks: `runs.run` has them, but imports torch."""
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    """A run's manifest, None where there is no run; `runs.run` checks more, but imports torch."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
     try:
         manifest = json.loads(read_text(file, limit=LARGEST_MANIFEST))
     except (ValueError, RecursionError) as error:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macer.reporting.logs import CertificateLog, describe_images
+from macer.smoothing.confidence import Floats
 from macer.system.errors import Mistake
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 

@@ -7,7 +7,8 @@ from safetensors import safe_open
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from macer.runs.model_file import Tensors, plain_tensors
+from macer.models.weights import Tensors
+from macer.runs.model_file import plain_tensors
 from macer.runs.run import Run
 from macer.system.errors import Mistake
 from macer.system.files import read_file, write_atomically

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from macer.models.graph_files import GRAPHS
-from macer.runs.model_file import Tensors, model_bytes
+from macer.models.weights import Tensors
+from macer.runs.model_file import model_bytes
 from macer.runs.trained_model import load_model, model_file
 from macer.runs.zoo import in_zoo
 from macer.system.errors import Mistake

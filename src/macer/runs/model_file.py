@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from macer.data.value_range import IMAGE_RANGE, ValueRange, checked_range
 from macer.models.build import build_model
 from macer.models.tensor_files import read_safetensors
+from macer.models.weights import Tensors
 from macer.system.errors import Mistake
-
-Tensors = dict[str, Tensor]
 
 # Limits of what a card may ask for: more is a mistake or an attack, not a model to certify.
 MOST_CLASSES = 65_536

@@ -10,7 +10,8 @@ from torch import nn
 
 from macer.models.build import normalised
 from macer.models.graph_files import GRAPHS, graph_kind, network_of
-from macer.runs.model_file import ModelCard, Tensors, model_bytes, parse_model
+from macer.models.weights import Tensors
+from macer.runs.model_file import ModelCard, model_bytes, parse_model
 from macer.runs.run import Run
 from macer.runs.seals import owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file

@@ -18,10 +18,10 @@ end p̲ is a function of k, n and α alone: anyone can recompute it from the cou
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-Floats = NDArray[np.float64]
+from macer.smoothing.confidence import Floats
 
 # dⱼ = 2⁻ʲ, j = 1…12: after n samples the alternative that pays most is about 4/√n away, so these
 # serve from a few samples to a hundred million. The last is p = 1, for votes that are all alike.

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from macer.models.callables import CallableNetwork
 from macer.models.modes import evaluating, network_dtype
 from macer.models.probe import check_model, in_parts
+from macer.smoothing.confidence import Samples
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies, chunks_for
 from macer.smoothing.rows import check_rows, trials
 from macer.smoothing.streams import Purpose
@@ -28,7 +29,6 @@ from macer.system.errors import Mistake
 from macer.system.progress import bar
 
 Progress = Callable[[int], None]
-Numbers = int | NDArray[np.int64]  # one for all images, or one per image
 
 # A batch on an accelerator is large enough that launching its kernels takes no time beside
 # running them, also for the smallest networks, and small enough that it fits the memory: 8,192
@@ -106,11 +106,11 @@ class Sampler:
 
     def draw(
         self,
-        num: Numbers,
+        num: Samples,
         purpose: Purpose,
         *,
         only: Tensor | None = None,
-        after: Numbers = 0,
+        after: Samples = 0,
     ) -> Tally:
         """Draw `num` samples of the network around each image and add them up.
 
@@ -244,7 +244,7 @@ class _Wanted:
     """The samples that are wanted of each chosen image, as chunks."""
 
     def __init__(
-        self, chosen: NDArray[np.int64], images: int, num: Numbers, after: Numbers
+        self, chosen: NDArray[np.int64], images: int, num: Samples, after: Samples
     ) -> None:
         self.chosen = chosen
         self.num = np.broadcast_to(num, images)[chosen]

@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from macer.system.processes import is_first
-from macer.system.text import duration, one_line
+from macer.system.text import duration, one_line, rate_text
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_TO_FIRST_LINE = 2.0
@@ -46,8 +46,7 @@ class Advance:
 
     def speed(self) -> str:
         """Work per second."""
-        rate = self.worked / self.seconds()
-        return f"{rate:{',.0f' if rate >= 10 or not rate else '.2g'}} {self.unit}/s"
+        return f"{rate_text(self.worked / self.seconds())} {self.unit}/s"
 
     def seconds(self) -> float:
         """Seconds since the beginning."""

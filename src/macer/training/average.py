@@ -5,7 +5,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from macer.runs.model_file import Tensors
+from macer.models.weights import Tensors
 
 
 @torch.no_grad()

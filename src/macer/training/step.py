@@ -15,9 +15,9 @@ from macer.kernels.launches import CapturedStep, Packed, pack, unpack
 from macer.losses import LOSSES, Batch, completed, find_objective
 from macer.losses.batch import one_per_image
 from macer.models.inference import resolve_precision
+from macer.models.weights import Tensors
 from macer.recipes import TrainRecipe
 from macer.recipes.schedules import learning_rate, trade_off
-from macer.runs.model_file import Tensors
 from macer.runs.run import Metrics
 from macer.smoothing.streams import Purpose, fill_normal, key, stream
 from macer.system.errors import Mistake
