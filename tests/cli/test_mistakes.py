@@ -589,7 +589,7 @@ MISTAKES = [
     ("report run --pdf a.html", "path of a PDF must end in .pdf, got 'a.html'\n"),
     (
         "report run --html run/certificates.tsv",
-        "path of a page must end in .html, got 'run/certificates.tsv'\n",
+        "path of a page must end in .html or .htm, got 'run/certificates.tsv'\n",
     ),
     ("report run --radius -1", "radius must be a number ≥ 0, got -1.0\n"),
     ("report run --radius nan", "radius must be a number ≥ 0, got nan\n"),
@@ -686,7 +686,7 @@ MISTAKES = [
     ("leaderboard --csv --markdown", "choose one of --csv, --latex and --markdown\n"),
     ("leaderboard --latex --markdown", "choose one of --csv, --latex and --markdown\n"),
     ("leaderboard --csv yes", "Unused Tokens: ['yes']."),
-    ("leaderboard --html a.pdf", "path of a page must end in .html, got 'a.pdf'\n"),
+    ("leaderboard --html a.pdf", "path of a page must end in .html or .htm, got 'a.pdf'\n"),
     ("leaderboard --html no/a.html", "no folder no to write a.html into: make it first"),
     # serve
     ("serve runn", "no run or model at runn; name a run folder or a model file\n"),

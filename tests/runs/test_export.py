@@ -14,7 +14,7 @@ from macer.certification.target import find_target
 from macer.cli.app import main
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
-from macer.runs.export import export_model, rounded
+from macer.runs.export import export_model, in_float16
 from macer.runs.model_file import ModelCard
 from macer.runs.run import open_run
 from macer.runs.trained_model import load_model, save_model
@@ -116,7 +116,7 @@ def test_exporting_again_gives_the_same_bytes(exported, tmp_path):
 def test_of_every_network_the_weights_are_rounded_and_no_other_tensor():
     for name, network in MODELS.items():
         model = network(num_classes=3, channels=3)
-        for tensor_name, tensor in rounded(model).items():
+        for tensor_name, tensor in in_float16(model).items():
             half = tensor_name.endswith("weight") and tensor.dim() >= 2
             assert (tensor.dtype == torch.float16) == half, (name, tensor_name)
 
@@ -124,7 +124,7 @@ def test_of_every_network_the_weights_are_rounded_and_no_other_tensor():
 def test_weights_that_have_two_names_are_rounded_under_both():
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
     model[1].weight = model[0].weight
-    assert {name for name, t in rounded(model).items() if t.dtype == torch.float16} == {
+    assert {name for name, t in in_float16(model).items() if t.dtype == torch.float16} == {
         "0.weight",
         "1.weight",
     }
@@ -133,7 +133,7 @@ def test_weights_that_have_two_names_are_rounded_under_both():
 def test_a_tensor_of_no_numbers_is_kept():
     model = torch.nn.Linear(2, 2)
     model.register_buffer("none", torch.empty(0))
-    assert rounded(model)["none"].shape == (0,)
+    assert in_float16(model)["none"].shape == (0,)
 
 
 def test_a_model_of_the_zoo_is_no_file_to_write(exported):

@@ -9,7 +9,7 @@ from PIL import Image
 from small_mnist import write_mnist
 
 from macer.cli.app import command_line, main
-from macer.cli.loss_flags import spread, train_command
+from macer.cli.loss_flags import one_value_per_flag, train_command
 from macer.data.sets import load
 from macer.recipes import Loss, TrainRecipe
 
@@ -105,7 +105,7 @@ def refuses(
 
 def from_command_line(*arguments: str) -> TrainRecipe:
     """The recipe that `macer train` would be given."""
-    given = spread(arguments)
+    given = one_value_per_flag(arguments)
     commands = command_line(train_command(given))
     _, bound, _ = commands.parse_args(["train", *given], exit_on_error=False, print_error=False)
     bound.apply_defaults()

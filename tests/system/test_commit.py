@@ -11,7 +11,7 @@ import pytest
 
 import macer
 import macer.cli.app
-from macer.system.commit import shortened
+from macer.system.commit import short_hash
 
 ROOT = Path(__file__).parents[2]
 HASH = "0123456789abcdef0123456789abcdef01234567"
@@ -167,5 +167,5 @@ def test_a_wheel_has_every_file_of_the_package_and_its_commit(tmp_path: Path) ->
 
 
 def test_a_short_commit_keeps_its_mark() -> None:
-    assert shortened(HASH) == "0123456789"
-    assert shortened(f"{HASH}-dirty") == "0123456789-dirty"
+    assert short_hash(HASH) == "0123456789"
+    assert short_hash(f"{HASH}-dirty") == "0123456789-dirty"

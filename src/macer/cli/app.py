@@ -17,7 +17,7 @@ from macer.cli.certify import certify, merge, predict
 from macer.cli.compare import compare, demo
 from macer.cli.gate import gate
 from macer.cli.leaderboard import leaderboard
-from macer.cli.loss_flags import spread, train_command
+from macer.cli.loss_flags import one_value_per_flag, train_command
 from macer.cli.pack import pack
 from macer.cli.paper import paper
 from macer.cli.plan import plan
@@ -26,7 +26,7 @@ from macer.cli.report import history, report
 from macer.cli.rescore import rescore
 from macer.cli.serve import serve
 from macer.cli.train import export, train
-from macer.system.commit import commit, shortened
+from macer.system.commit import commit, short_hash
 from macer.system.errors import AuditFailed, Mistake, OtherProcessFailed, Stopped
 from macer.system.processes import is_first, is_first_of_machine, started_by_torchrun
 from macer.system.progress import first_sign
@@ -38,7 +38,7 @@ BUG = 70  # exit code of a bug: EX_SOFTWARE of sysexits.h
 
 def _version() -> str:
     known = commit()
-    return f"macer {__version__}" + (f" ({shortened(known)})" if known else "")
+    return f"macer {__version__}" + (f" ({short_hash(known)})" if known else "")
 
 
 def command_line(training: App | None = None) -> App:
@@ -123,7 +123,7 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
     helps = not given or not {*app.help_flags, *app.version_flags}.isdisjoint(_options(given))
     try:
         _check_processes(given)
-        given = spread(given) if command == "train" else given
+        given = one_value_per_flag(given) if command == "train" else given
         with silenced(as_json and not helps), _a_first_sign(None if helps else command):
             commands = command_line(train_command(given[1:])) if command == "train" else app
             result = commands(given, exit_on_error=False, print_error=False)

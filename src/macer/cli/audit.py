@@ -236,7 +236,7 @@ def attack(
     images
         Certified images to attack, the first ones.
     scale
-        How far an attack may go, as a multiple of the certified radius; 2 shows that it bites.
+        How far an attack may go, as a multiple of the certified radius; 2 shows that it works.
     restarts
         Attacks on an image: one from the image, the others from random points of the ball.
     steps

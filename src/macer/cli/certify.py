@@ -65,7 +65,8 @@ def certify(
     ----------
     target
         A run folder, a model file, zoo:NAME, package.module:function that returns an nn.Module,
-        a file of ONNX or TorchScript, or with weights a network that macer knows, as resnet110.
+        a file of ONNX or TorchScript, or with weights a network that macer knows, such as
+        resnet110.
     sigma
         Noise level; that of the training by default, needed for a function or a network by name.
     dataset

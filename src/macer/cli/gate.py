@@ -91,12 +91,11 @@ def gate(
         write_junit(str(run), requirements, junit)
     passed = all(requirement.passed for requirement in requirements)
     _print(requirements, notes, passed)
-    settings = {"radius": radius, "confidence": confidence, "alpha": build.alpha}
     return {
-        **{"run": run, "baseline": baseline, **settings, "images": len(log.idx)},
-        **{"passed": passed, "requirements": requirements, "classes": classes},
-        **{"notes": notes, "junit": junit},
-    }
+        "run": run, "baseline": baseline, "radius": radius, "confidence": confidence,
+        "alpha": build.alpha, "images": len(log.idx), "passed": passed,
+        "requirements": requirements, "classes": classes, "notes": notes, "junit": junit,
+    }  # fmt: skip
 
 
 def _check(

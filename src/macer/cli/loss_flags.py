@@ -40,7 +40,7 @@ class Words(NamedTuple):
         return values[-1] if values else None
 
 
-def spread(given: Sequence[str]) -> list[str]:
+def one_value_per_flag(given: Sequence[str]) -> list[str]:
     """What was typed, with --lr-decays 2 3 as --lr-decays 2 --lr-decays 3.
 
     cyclopts would take a recipe that follows the numbers for one of them.

@@ -127,9 +127,9 @@ def report(
         if file:
             say(f"{what}: {file}")
     return {
-        **{"report": table, "verdicts": judged},
-        **{"plot": plot, "html": html, "pdf": pdf, "evidence": evidence},
-    }
+        "report": table, "verdicts": judged, "plot": plot, "html": html, "pdf": pdf,
+        "evidence": evidence,
+    }  # fmt: skip
 
 
 def _write_pages(

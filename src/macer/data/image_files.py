@@ -122,7 +122,7 @@ def part_of(image: "ImageFile.ImageFile", box: Box) -> "Image.Image":
         image.draft(None, (math.ceil(share * width), math.ceil(share * height)))
     pixels = loaded_image(image)
     if pixels.size == (width, height):
-        part, inside = pixels.crop(box), None  # crop first: what is outside must not shine in
+        part, inside = pixels.crop(box), None  # crop first: what is outside must not mix in
     else:
         scale = round(width / pixels.width)
         part, inside = pixels, (left / scale, top / scale, right / scale, bottom / scale)

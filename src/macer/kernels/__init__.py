@@ -1,10 +1,10 @@
 """Fewer and faster kernels on a GPU; imports nothing of macer.
 
-What each file replaces, for which networks, and what that gains: on one H200, in thousands of noisy
-samples per second where no unit stands, a step or a pass without the one thing and with all;
-docs/log/gpu.md has the settings. `fuse_inference.py` and `fuse_training.py` put the layers of
-`layers.py` in the place of torch's, `agreement.py` then compares the networks, and the plain one is
-run where the two differ.
+The table says what each file replaces, in which networks, and what it gains. A gain is measured on
+one H200: a step or a pass without this one thing, then with everything, in thousands of noisy
+samples per second unless a unit stands there; docs/log/gpu.md has the settings.
+`fuse_inference.py` and `fuse_training.py` put the layers of `layers.py` in the place of torch's.
+`agreement.py` compares the two networks, and the plain one is run where they differ.
 
 file               in the place of                     networks          gain
 -----------------  ----------------------------------  ----------------  --------------------------

@@ -5,14 +5,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from macer.system.errors import Mistake
-from macer.system.files import write_file
+from macer.system.files import check_ending, write_file
 
 
 def check_html(path: Path) -> None:
     """Refuse a path of another ending, so that nothing else is overwritten."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise Mistake(f"path of a page must end in .html, got {str(path)!r}")
+    check_ending(path, "a page", ".html", ".htm")
 
 
 def write_html(

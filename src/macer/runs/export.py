@@ -36,12 +36,12 @@ def export_model(
             f"{target} must hold weights to be rounded, got a file of {card.architecture}; copy "
             f"{model_file(target)}, which is complete"
         )
-    content = model_bytes(rounded(model), card)
+    content = model_bytes(in_float16(model), card)
     write_file(out, content)
     return hashlib.sha256(content).hexdigest()
 
 
-def rounded(model: nn.Module) -> Tensors:
+def in_float16(model: nn.Module) -> Tensors:
     """A model's tensors, its weights of two or more dimensions rounded to float16.
 
     Biases, batch-norm and buffers stay as they are: they are small, and a variance far below 1

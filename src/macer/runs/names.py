@@ -1,5 +1,7 @@
 """The names of the files and folders of a run; no other module spells them.
 
+Only the three lists of files have their names in data/file_lists.py, which writes them.
+
 manifest.json            recipe, seed, versions, date, device, SHA-256 of data and weights, commit
 checkpoints/             the newest two generations
 model.safetensors        final weights; its metadata rebuild the model
@@ -8,7 +10,7 @@ certificates.journal     one checksummed record per certified image
 certificates.tsv         the same as a table, derived
 rescored-BOUND-α.tsv     certificates by another bound or level, from the journal's counts
 bernstein-β/             certificates of the soft classifier at β, from the same samples
-files-test.tsv           of a folder of photographs: the file of each image (data/file_lists.py)
+files-test.tsv           of a folder of photographs: the file of each image
 skipped-test.tsv         every file that was not read, and why
 twice-test.tsv           every file that was found twice, and the other one
 held-out/                certificates of training images that the run held out

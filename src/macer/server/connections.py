@@ -1,4 +1,4 @@
-"""Connections: how many there may be, and how long one may say nothing."""
+"""Connections: how many there may be, and how long a client may send nothing."""
 
 import asyncio
 

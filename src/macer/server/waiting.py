@@ -25,7 +25,7 @@ class ClientLeft(Exception):
 
 
 class News:
-    """Tells the event loop that a thread has news; several news before a look are one."""
+    """Tells the event loop that a thread has news; news that it has not seen yet count as one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

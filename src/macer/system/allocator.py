@@ -14,8 +14,8 @@ def keep_freed() -> None:
     """Keep what is freed of blocks up to 32 MB, for a program that soon needs as much again.
 
     By default glibc maps each large block anew, and the system fills it with zeros: two fifths of
-    the time of MobileNetV2 on a CPU. Larger blocks are mapped still, since where they were kept
-    too, holes between them took more memory than the network.
+    the time of MobileNetV2 on a CPU. Larger blocks are still mapped anew: when they were kept too,
+    the holes between them took more memory than the network.
     """
     _set(_M_MMAP_THRESHOLD, _KEPT)
     _set(_M_TRIM_THRESHOLD, _MOST)

@@ -20,7 +20,7 @@ def commit() -> str | None:
         return _commit_of(folder.parents[2])
 
 
-def shortened(commit: str) -> str:
+def short_hash(commit: str) -> str:
     """The first characters of the hash, and -dirty if it was there."""
     return commit[:SHORT] + commit[HASH:]
 

@@ -160,7 +160,7 @@ class _Bar(Advance):
 class _Lines(Advance):
     """Plain lines: one after two seconds, then at most one in ten; a last one after a long task.
 
-    The first one comes also where nothing has been done by then, by a thread of its own.
+    A thread of its own prints them while a piece of work takes long, or before the first is done.
     """
 
     def __init__(self, title: str, total: int, unit: str, done: int) -> None:
@@ -170,7 +170,7 @@ class _Lines(Advance):
 
     @contextmanager
     def ticking(self) -> Iterator[None]:
-        """Look at the clock now and then, while a piece of work takes long."""
+        """Print the lines that are due while the block runs, from a thread of its own."""
         ended = threading.Event()
         thread = threading.Thread(target=self._tick, args=(ended,), daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to print; numbers that no line may end within."""
+"""Text from outside, made safe to print; numbers, times and shapes as text."""
 
 import re
 from collections.abc import Iterable, Sequence

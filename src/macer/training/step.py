@@ -31,6 +31,8 @@ from macer.training.optimizers import make_optimizer
 from macer.training.plan import Plan, epoch_plan, inputs_of_step, part_of_batch
 from macer.training.pseudo_labels import loss_weights
 
+DRAW_WEIGHTS = "odds"  # in checkpoints, as they were named first
+
 
 class Trainer:
     """The state of a training and one step of it; all of it is tensors and one integer."""
@@ -300,7 +302,7 @@ class Trainer:
         tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
         tensors |= {f"momentum.{name}": t for name, t in self._momentum().items()}
         tensors |= {f"average.{name}": t for name, t in self.average.items() if self.recipe.ema}
-        tensors |= {"odds": self.draw_weights} if self.recipe.drop_epoch else {}
+        tensors |= {DRAW_WEIGHTS: self.draw_weights} if self.recipe.drop_epoch else {}
         tensors |= {"loss_sum": self.loss_sum, "skipped": self.skipped}
         return tensors, {"step": self.step}
 
@@ -311,7 +313,7 @@ class Trainer:
             buffer.copy_(tensors[f"momentum.{name}"])
         for name, value in _under("average.", tensors).items():
             self.average[name].copy_(value)
-        self.draw_weights.copy_(tensors.get("odds", self.draw_weights))
+        self.draw_weights.copy_(tensors.get(DRAW_WEIGHTS, self.draw_weights))
         self.loss_sum.copy_(tensors["loss_sum"])
         self.skipped.copy_(tensors["skipped"])
         self.step = state["step"]
