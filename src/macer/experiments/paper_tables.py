@@ -1,6 +1,6 @@
 """The paper's tables as text: published figures, and below them those of our runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from macer.reporting.scores import (
     standard_error,
 )
 from macer.reporting.tables import ScoreRow, images_of_log, tabulate
-from macer.reporting.texts import radius_text, setting, with_error
+from macer.reporting.texts import accuracy_texts, radius_text, setting, with_error
 from macer.runs.names import TABLE
 
 PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with
@@ -46,54 +46,53 @@ def cells(item: Item, entries: Sequence[Reproduction]) -> Cells:
 def _scores(radii: Sequence[float], entries: Sequence[Reproduction]) -> Cells:
     timed = any(entry.row.hours for entry in entries)
     header = ["model", "σ", "of", *map(radius_text, radii), "ACR"]
-    if timed:
-        header += ["epochs", "hours"]
-    lines, ends = [], []
-    for entry in entries:
-        name, sigma = entry.row.name, _sigma(entry.row)
-        accuracies = [f"{a:.2f}" if a else "0" for a in entry.row.accuracies]
-        line = [name, sigma, "paper", *accuracies, f"{entry.row.acr:.3f}"]
-        lines.append([*line, *_papers_time(entry.row)[1:]] if timed else line)
-        ends.append(_PAPERS_END)
-        for row in entry.shown():
-            accuracies = [f"{a:.3f}" if a else "0" for a in certified_accuracy(row.log, radii)]
-            line = [name, sigma, row.of, *accuracies, _acr(row.log)]
-            lines.append([*line, *_our_time(row)[1:]] if timed else line)
-            ends.append(_end(row))
-    return _with_ends(header, lines, ends, entries)
+    header += ["epochs", "hours"] if timed else []
+
+    def papers(row: Row) -> list[str]:
+        accuracies = [f"{a:.2f}" if a else "0" for a in row.accuracies]
+        time = _papers_time(row)[1:] if timed else []
+        return [row.name, _sigma(row), "paper", *accuracies, f"{row.acr:.3f}", *time]
+
+    def ours(row: Row, shown: ShownLog) -> list[str]:
+        accuracies = accuracy_texts(certified_accuracy(shown.log, radii))
+        time = _our_time(shown)[1:] if timed else []
+        return [row.name, _sigma(row), shown.of, *accuracies, _acr(shown.log), *time]
+
+    return _papers_and_ours(header, entries, papers, ours)
 
 
 def _times(entries: Sequence[Reproduction]) -> Cells:
     header = ["model", "data set", "of", "s/epoch", "epochs", "hours", "ACR"]
-    lines, ends = [], []
-    for entry in entries:
-        name, dataset = entry.row.name, entry.row.train_recipe().dataset
-        lines.append([name, dataset, "paper", *_papers_time(entry.row), f"{entry.row.acr:.3f}"])
-        ends.append(_PAPERS_END)
-        for row in entry.shown():
-            lines.append([name, dataset, row.of, *_our_time(row), _acr(row.log)])
-            ends.append(_end(row))
-    return _with_ends(header, lines, ends, entries)
+
+    def papers(row: Row) -> list[str]:
+        dataset = row.train_recipe().dataset
+        return [row.name, dataset, "paper", *_papers_time(row), f"{row.acr:.3f}"]
+
+    def ours(row: Row, shown: ShownLog) -> list[str]:
+        dataset = row.train_recipe().dataset
+        return [row.name, dataset, shown.of, *_our_time(shown), _acr(shown.log)]
+
+    return _papers_and_ours(header, entries, papers, ours)
 
 
-_PAPERS_END = ["500", ""]
-
-
-def _end(row: ShownLog) -> list[str]:
-    return [images_of_log(row.log), row.differs]
-
-
-def _with_ends(
+def _papers_and_ours(
     header: list[str],
-    lines: list[list[str]],
-    ends: list[list[str]],
     entries: Sequence[Reproduction],
+    papers: Callable[[Row], list[str]],
+    ours: Callable[[Row, ShownLog], list[str]],
 ) -> Cells:
-    """With the images and the differences of each line, where some are of other models."""
-    if not any(entry.shipped for entry in entries):
-        return header, lines
-    longer = [[*line, *end] for line, end in zip(lines, ends, strict=True)]
-    return [*header, "images", "what differs"], longer
+    """The paper's line of each row, then a line of each log.
+
+    Where some logs are of other models, each line has its images and what differs.
+    """
+    others = any(entry.shipped for entry in entries)
+    lines = []
+    for entry in entries:
+        lines.append(papers(entry.row) + (["500", ""] if others else []))
+        for shown in entry.shown():
+            end = [images_of_log(shown.log), shown.differs] if others else []
+            lines.append(ours(entry.row, shown) + end)
+    return header + (["images", "what differs"] if others else []), lines
 
 
 def _papers_time(row: Row) -> list[str]:
@@ -224,27 +223,33 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
 
 
 def _of_shipped_logs(entries: Sequence[Reproduction]) -> list[str]:
-    """What to know of each model that is not the row's own; the same is said once."""
-    texts: dict[str, list[str]] = {}
-    for entry in entries:
-        for one in entry.shipped:
-            gain = ""
-            if one.gain:
-                plus = with_error(one.gain.difference, one.gain.standard_error)
-                gain = (
-                    f"; its ACR minus that of the authors' model on these {one.gain.images:,} "
-                    f"images: {plus}"
-                )
-            texts.setdefault(f"{one.about}{gain}", []).append(f"{entry.row.name} {one.of}")
-    return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in texts.items()]
+    """What to know of each model that is not the row's own."""
+    return _said_once(
+        (f"{entry.row.name} {shown.of}", f"{shown.about}{_gain(shown.gain)}")
+        for entry in entries
+        for shown in entry.shipped
+    )
+
+
+def _gain(gain: Difference | None) -> str:
+    if gain is None:
+        return ""
+    return (
+        f"; its ACR minus that of the authors' model on these {gain.images:,} images: "
+        f"{with_error(gain.difference, gain.standard_error)}"
+    )
 
 
 def _reasons(entries: Sequence[Reproduction]) -> list[str]:
-    """Why rows have no training of ours as the paper has it; the same is said once."""
+    """Why rows have no training of ours as the paper has it."""
+    return _said_once((entry.row.name, entry.why) for entry in entries if entry.why)
+
+
+def _said_once(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Each text in one line, after the names of all that it is told of."""
     texts: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.why:
-            texts.setdefault(entry.why, []).append(entry.row.name)
+    for name, text in told:
+        texts.setdefault(text, []).append(name)
     return [f"{', '.join(dict.fromkeys(names))}: {text}." for text, names in texts.items()]
 
 

@@ -14,7 +14,7 @@ from macer.recipes.bound_names import BoundName
 from macer.recipes.loss import Loss, as_loss
 from macer.system.errors import Mistake
 from macer.system.ranges import Decay, NonNegative, Positive, Range, Share, check_ranges
-from macer.system.typed import check_types, hints_of, shown
+from macer.system.typed import check_types, hints_of, wrong
 
 
 def whole_number(_: Any, tokens: Sequence[Token]) -> int:
@@ -35,7 +35,7 @@ Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
 def _require(name: str, ok: bool, requirement: str, value: object) -> None:
     if not ok:
-        raise Mistake(f"{name} must be {requirement}, got {shown(value)}")
+        raise wrong(name, requirement, value)
 
 
 MACER = Loss("macer")
