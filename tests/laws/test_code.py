@@ -17,7 +17,7 @@ from macer.cli.app import main
 from macer.data.sets import classes_of, load
 from macer.recipes import named_recipe
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Run, open_run
+from macer.runs.run import Run, begin_run
 from macer.runs.seals import ensure_key, key_file
 from macer.runs.trained_model import load_model, save_model
 from macer.system.errors import Mistake
@@ -186,7 +186,7 @@ def test_a_strangers_run_that_is_continued_by_another_loss_runs_no_code(stranger
 
 def test_a_strangers_run_among_those_of_the_paper_runs_no_code(strangers, capsys):
     recipe = named_recipe("paper/cifar10-0.25")
-    run = open_run(Path("runs/paper-cifar10-0.25"), recipe, "data", resume=False)
+    run = begin_run(Path("runs/paper-cifar10-0.25"), recipe, "data", resume=False)
     of_a_strangers_loss(run.folder)
     table = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n500\t1\t1\t0.5\t1\t0\n"
     (run.folder / "certificates.tsv").write_text(table)
@@ -366,7 +366,7 @@ def test_a_key_of_another_length_is_refused(strangers, tmp_path, content, capsys
     message = f"{key_file()} must hold a key of 32 bytes, got {len(content)}; remove it"
     assert message in capsys.readouterr().err
     with pytest.raises(Mistake, match="must hold a key of 32 bytes"):
-        open_run(tmp_path / "new", tiny_recipe(), "", resume=False, code=own_modules("os:x"))
+        begin_run(tmp_path / "new", tiny_recipe(), "", resume=False, code=own_modules("os:x"))
     assert not (tmp_path / "new").exists()
 
 

@@ -12,7 +12,7 @@ from tiny_models import CLASSES, tiny_recipe, tiny_split
 from macer.cli.app import main
 from macer.reporting import history
 from macer.reporting.history import History, Look, csv, notes, plot, read_history, rows
-from macer.runs.run import Run, open_run
+from macer.runs.run import Run, begin_run
 from macer.system.errors import Mistake
 from macer.training.loop import train
 from macer.training.speed import epoch_seconds
@@ -21,7 +21,7 @@ from macer.training.validation import Validation
 
 def written(folder: Path, *lines: dict[str, float], **changes: object) -> Path:
     """A run that has these metrics; a step is 16 images of 4 copies, an epoch three steps."""
-    run = open_run(folder, tiny_recipe(held_out=16, **changes), "", resume=False)
+    run = begin_run(folder, tiny_recipe(held_out=16, **changes), "", resume=False)
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

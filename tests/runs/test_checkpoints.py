@@ -5,12 +5,12 @@ import torch
 from tiny_models import tiny_recipe
 
 from macer.runs.checkpoints import load_checkpoint, save_checkpoint
-from macer.runs.run import Run, open_run
+from macer.runs.run import Run, begin_run
 from macer.system.errors import Mistake
 
 
 def new_run(folder: Path) -> Run:
-    return open_run(folder / "run", tiny_recipe(), "data", resume=False)
+    return begin_run(folder / "run", tiny_recipe(), "data", resume=False)
 
 
 def save_steps(run: Run, *steps: int) -> list[Path]:

@@ -16,7 +16,7 @@ from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.runs.export import export_model, in_float16
 from macer.runs.model_file import ModelCard
-from macer.runs.run import open_run
+from macer.runs.run import begin_run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
@@ -150,7 +150,7 @@ def test_a_small_file_serves_as_weights_too(exported):
 
 def test_the_command_tells_size_and_sha256(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run = open_run(Path("run"), tiny_recipe(), "data", resume=False)
+    run = begin_run(Path("run"), tiny_recipe(), "data", resume=False)
     model_file(run.model)
     assert main(["export", "run", "--out", "small.safetensors"]) == 0
     content = Path("small.safetensors").read_bytes()
@@ -225,7 +225,7 @@ def test_the_largest_float16_and_a_larger_bias_are_not_refused(tmp_path):
 
 
 def test_a_run_whose_weights_are_not_its_manifest_s_is_not_exported(tmp_path):
-    run = open_run(tmp_path / "run", tiny_recipe(), "data", resume=False)
+    run = begin_run(tmp_path / "run", tiny_recipe(), "data", resume=False)
     model_file(run.model)
     manifest = json.loads(run.manifest.read_text())
     run.write_manifest(manifest | {"weights_sha256": "0" * 64})

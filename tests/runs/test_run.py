@@ -12,7 +12,7 @@ from macer import __version__
 from macer.losses import completed
 from macer.runs.checkpoints import save_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Run, open_run
+from macer.runs.run import Run, begin_run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.commit import commit
 from macer.system.errors import Mistake
@@ -31,7 +31,7 @@ CARD = ModelCard(
 
 
 def some_run(folder: Path, resume: bool = False) -> Run:
-    return open_run(folder, tiny_recipe(), "data", resume=resume)
+    return begin_run(folder, tiny_recipe(), "data", resume=resume)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -111,7 +111,7 @@ def test_a_recorded_setting_that_this_macer_does_not_know_is_refused(tmp_path):
 
 
 def continued(run, recipe):
-    return open_run(run.folder, recipe, "data", resume=True, complete=completed)
+    return begin_run(run.folder, recipe, "data", resume=True, complete=completed)
 
 
 FLAT = {
@@ -138,7 +138,7 @@ FLAT = {
 )
 def test_a_run_whose_settings_stood_side_by_side_is_continued(tmp_path, loss, settings):
     recipe = tiny_recipe(loss=loss, drop_epoch=1, **settings)
-    run = open_run(tmp_path / "run", recipe, "data", resume=False)
+    run = begin_run(tmp_path / "run", recipe, "data", resume=False)
     manifest = run.read_manifest()
     manifest["recipe"] |= FLAT | {"loss": loss}
     run.write_manifest(manifest)
@@ -152,7 +152,7 @@ def test_a_run_whose_settings_stood_side_by_side_is_continued(tmp_path, loss, se
 
 @pytest.mark.parametrize(("name", "value"), [("epsilon", 10**400), ("epsilon", "x"), ("steps", {})])
 def test_a_flat_recipe_of_strange_values_is_refused(tmp_path, name, value):
-    run = open_run(tmp_path / "run", tiny_recipe(loss="sun"), "data", resume=False)
+    run = begin_run(tmp_path / "run", tiny_recipe(loss="sun"), "data", resume=False)
     manifest = run.read_manifest()
     manifest["recipe"] |= FLAT | {"loss": "sun", name: value}
     run.write_manifest(manifest)
@@ -162,7 +162,7 @@ def test_a_flat_recipe_of_strange_values_is_refused(tmp_path, name, value):
 
 def test_a_schedule_of_lam_that_had_no_effect_on_a_flat_run_is_forgotten(tmp_path):
     recipe = tiny_recipe(loss="gaussian")
-    run = open_run(tmp_path / "run", recipe, "data", resume=False)
+    run = begin_run(tmp_path / "run", recipe, "data", resume=False)
     manifest = run.read_manifest()
     manifest["recipe"] |= FLAT | {"loss": "gaussian", "lam_schedule": "ramp"}
     run.write_manifest(manifest)
@@ -249,7 +249,7 @@ def test_a_run_that_exists_is_refused_and_left_alone(tmp_path):
 def test_a_run_that_failed_at_its_first_step_leaves_its_folder_to_another_recipe(tmp_path):
     run = some_run(tmp_path / "run")
     (run.folder / "events").touch()
-    again = open_run(run.folder, tiny_recipe(seed=1), "data", resume=False)
+    again = begin_run(run.folder, tiny_recipe(seed=1), "data", resume=False)
     assert again.read_recipe().seed == 1
     for made in (run.model, run.metrics, run.checkpoints / "0-0.safetensors"):
         made.touch()
@@ -272,7 +272,7 @@ def test_another_recipe_is_refused_by_the_name_of_its_field(tmp_path, field, val
     run = some_run(tmp_path / "run")
     before = contents(run.folder)
     with pytest.raises(Mistake, match=rf"^{field} must be .* to resume .*run, got "):
-        open_run(run.folder, tiny_recipe(**{field: value}), "data", resume=True)
+        begin_run(run.folder, tiny_recipe(**{field: value}), "data", resume=True)
     assert contents(run.folder) == before
 
 
@@ -300,7 +300,7 @@ def test_what_is_hidden_does_not_make_a_folder_old(tmp_path):
 def test_other_data_are_refused(tmp_path):
     run = some_run(tmp_path / "run")
     with pytest.raises(Mistake, match=r"training data must be those .* began with; their SHA-256"):
-        open_run(run.folder, tiny_recipe(), "other data", resume=True)
+        begin_run(run.folder, tiny_recipe(), "other data", resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])

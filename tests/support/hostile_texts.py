@@ -12,7 +12,7 @@ from hostile_case import Case, link_to_zeros, loop, pipe, sparse, write
 from macer.recipes import TrainRecipe, named_recipe
 from macer.reporting.history import read_history
 from macer.reporting.logs import read_log
-from macer.runs.run import Run, open_run
+from macer.runs.run import Run, begin_run
 from macer.system.files import read_file
 
 # recipes
@@ -155,7 +155,7 @@ def at_manifest(make: Callable[[str], object], words: str) -> Case:
 
 def resumed(content: Any, words: str) -> Case:
     def again() -> object:
-        return open_run(Path("run"), TrainRecipe(), "0", resume=True)
+        return begin_run(Path("run"), TrainRecipe(), "0", resume=True)
 
     return Case(lambda: write("run/manifest.json", json.dumps(content)), again, words)
 

@@ -232,12 +232,12 @@ def test_a_model_that_held_nothing_out_is_refused(
 
 def test_a_teacher_that_learnt_from_itself_is_refused(tmp_path: Path) -> None:
     """Forged manifests may name each other; the search must end."""
-    from macer.runs.run import open_run
+    from macer.runs.run import begin_run
     from macer.training.held_out import check_teachers
 
     names = [str(tmp_path / name) for name in "ab"]
     for name, other in zip(names, reversed(names), strict=True):
         recipe = taught(other, held_out=5)
-        open_run(Path(name), recipe, "0" * 64, resume=False)
+        begin_run(Path(name), recipe, "0" * 64, resume=False)
     with pytest.raises(Mistake, match="teacher must not learn from itself, got "):
         check_teachers(taught(names[0], held_out=5))

@@ -130,7 +130,7 @@ def _check_metrics(line: Metrics) -> None:
         raise ValueError(f"{' and '.join(LOOK)} must be finite numbers")
 
 
-def open_run(
+def begin_run(
     folder: Path,
     recipe: TrainRecipe,
     data_sha256: str,

@@ -18,7 +18,7 @@ from macer.losses import completed
 from macer.recipes import TrainRecipe
 from macer.runs.checkpoints import load_checkpoint
 from macer.runs.model_file import ModelCard
-from macer.runs.run import Metrics, Run, check_same, open_run
+from macer.runs.run import Metrics, Run, begin_run, check_same
 from macer.runs.seals import sealed
 from macer.runs.trained_model import save_model
 from macer.system.errors import Mistake
@@ -119,8 +119,8 @@ def train(
     own = own_modules(recipe.model, recipe.loss.name, recipe.dataset)
     models = {field: teacher.sha256 for field, teacher in teachers.items()}
 
-    def open_run_and_lock() -> None:
-        open_run(
+    def begin_run_and_lock() -> None:
+        begin_run(
             run.folder, recipe, data_sha256, test_sha256, resume=resume, models_sha256=models,
             init=start.record, code=own, complete=completed,
         )  # fmt: skip
@@ -130,7 +130,7 @@ def train(
         _tidy(run, split)
 
     with ExitStack() as stack:
-        ranks.run_on_first(open_run_and_lock)
+        ranks.run_on_first(begin_run_and_lock)
         _add_pseudo_labels(trainer, teachers)
         saver = Saver(run, trainer, _restore(run, trainer), checkpoint_seconds)
         if start.read:
