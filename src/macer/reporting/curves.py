@@ -55,9 +55,8 @@ def plot(
             f"labels must be as many as the logs, {len(logs)}, got {len(labels)}: "
             f"{', '.join(labels)}"
         )
-    named = [
-        replace(log, name=label) for log, label in zip(logs, labels or _names(logs), strict=True)
-    ]
+    names = labels or [log.name for log in logs]
+    named = [replace(log, name=name) for log, name in zip(logs, names, strict=True)]
     curves = [curve(log) for log in logs]
     figure = draw(named, curves, envelope=envelope(curves) if with_envelope else None, title=title)
     save_picture(figure, path)
@@ -101,10 +100,6 @@ def draw(
         above = one_line(_subject(logs) if title is None else title)
         add_title(axes, "\n".join(filter(None, [above, conditions(logs)])), colour)
     return figure
-
-
-def _names(logs: Sequence[CertificateLog]) -> list[str]:
-    return [log.name for log in logs]
 
 
 def _subject(logs: Sequence[CertificateLog]) -> str:

@@ -274,7 +274,8 @@ def csv(boards: Sequence[Board]) -> str:
 
 
 def _values(board: Board, row: Rank) -> list[object]:
-    pairs = [(d.difference, d.standard_error) if d else (None, None) for d in _both(row)]
+    both = (row.to_reference, row.to_best)
+    pairs = [(d.difference, d.standard_error) if d else (None, None) for d in both]
     reading = row.runner_up or (None, None)
     settings = [board.reference, board.best, board.count, board.n0, board.n, board.alpha]
     about = [row.seconds, row.hardware, row.network, row.league, row.paper, row.source]
@@ -287,7 +288,3 @@ def _values(board: Board, row: Rank) -> list[object]:
         *about,
         *(row.licence, str(row.figures_only).lower(), row.load),
     ]
-
-
-def _both(row: Rank) -> tuple[Difference | None, Difference | None]:
-    return row.to_reference, row.to_best
