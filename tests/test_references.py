@@ -41,6 +41,12 @@ def test_every_cited_paper_is_listed():
     assert missing == {}
 
 
+def test_no_paper_is_cited_without_a_key():
+    years = re.compile(r"\[[A-Z][\w&. ]+ (19|20)\d\d")  # such as [Ville 1939]
+    files = (ROOT / "src").rglob("*.py")
+    assert [str(file) for file in files if years.search(file.read_text("utf-8"))] == []
+
+
 def test_every_listed_paper_is_cited():
     assert set(entries()) - set(cited()) == set()
 
@@ -53,12 +59,12 @@ def test_each_paper_is_listed_once_in_alphabetical_order():
 
 @pytest.mark.parametrize("key", entries())
 def test_an_entry_has_authors_title_and_the_year_of_its_key(key):
-    text = entries()[key]
-    first_author = text.split(",")[0].split(" and ")[0].split()[-1]
-    plain = normalize("NFKD", first_author).encode("ascii", "ignore").decode()  # keys are ASCII
-    assert plain == key.split("+")[0]
+    text = normalize("NFKD", entries()[key]).encode("ascii", "ignore").decode()  # keys are ASCII
+    first_author = re.split(r",| and |\. \*", text)[0].split()[-1]
+    assert first_author == key.split("+")[0]
     assert re.search(r"\*[A-Z].+\*", text)
-    assert f" 20{key[-2:]}." in text
+    century = "19" if int(key[-2:]) > 30 else "20"
+    assert f" {century}{key[-2:]}." in text
 
 
 def test_a_link_to_arxiv_has_the_number_that_it_shows():

@@ -19,7 +19,7 @@ DOWN = 1.0 - ULPS
 def clopper_pearson_lower(count: ArrayLike, n: ArrayLike, alpha: float) -> Floats:
     """Lower bound of p at confidence 1 − α, one-sided, from `count` successes in n trials.
 
-    p̲ = the α-quantile of Beta(count, n − count + 1);  0 for count = 0   [Clopper & Pearson 1934]
+    p̲ = the α-quantile of Beta(count, n − count + 1);  0 for count = 0            [Clopper+34]
     """
     count, n = np.asarray(count, dtype=np.float64), np.asarray(n, dtype=np.float64)
     shape = (np.maximum(count, 1.0), n - count + 1.0)

@@ -6,7 +6,7 @@ are at fixed distances from p₀ in the angle φ = arcsin √p, in which votes v
 W(p₀) = Σⱼ wⱼ (pⱼ/p₀)ᵏ ((1 − pⱼ)/(1 − p₀))ⁿ⁻ᵏ,   pⱼ = sin² min(φ₀ + dⱼ, π/2),   Σⱼ wⱼ = 1
 
 W(p) of the true p is a nonnegative martingale that begins with 1, so that P(W(p) ever reaches 1/α)
-≤ α [Ville 1939]: with probability 1 − α, p is among the p₀ with W(p₀) < 1/α after every sample.
+≤ α [Ville+39]: with probability 1 − α, p is among the p₀ with W(p₀) < 1/α after every sample.
 These p₀ are an interval that ends at 1, since every term falls as φ₀ grows:
 
 d/dφ₀ log termⱼ = 2k [cot(φ₀ + dⱼ) − cot φ₀] − 2(n − k) [tan(φ₀ + dⱼ) − tan φ₀] < 0

@@ -9,7 +9,7 @@ Under H₀ one more sample multiplies term j, in expectation, by
 
 p_A pⱼ/p₀ + (1 − p_A)(1 − pⱼ)/(1 − p₀) = 1 − (p₀ − p_A)(pⱼ − p₀)/(p₀(1 − p₀)) ≤ 1
 
-so that W is a nonnegative supermartingale, and P(W ever reaches 1/α) ≤ α [Ville 1939], however
+so that W is a nonnegative supermartingale, and P(W ever reaches 1/α) ≤ α [Ville+39], however
 often one looks and whatever else made one stop. W needs the counts only: anyone can recompute it.
 """
 
