@@ -1,4 +1,4 @@
-"""Certificates anew from a journal's counts, by another bound or level; nothing is sampled.
+"""Certificates from a journal's counts by another bound or level; nothing is sampled again.
 
 A bound holds at level α if it was fixed before the counts were drawn. A bound or a level that is
 chosen after they were seen does not: whoever tries two and keeps the better one errs up to twice

@@ -34,7 +34,7 @@ def list_of_files(folder: Path, part: str) -> Path:
 
 
 def write_file_lists(split: Split, folder: Path, part: str) -> list[Path]:
-    """Write the lists of a folder of photographs, and return those of what is amiss.
+    """Write the lists of a folder of photographs; return those of skipped files and of doubles.
 
     Args:
         part: train or test.

@@ -75,7 +75,7 @@ class _Watch(TorchFunctionMode):
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__()
         self.values_left = False
-        self._known = {id(tensor): tensor for tensor in tensors}  # alive, so that ids stay theirs
+        self._known = {id(tensor): tensor for tensor in tensors}  # kept: ids are reused
 
     def knows(self, values: Any) -> bool:
         """Whether all tensors among the values come from torch's functions."""
