@@ -101,3 +101,15 @@ def test_the_matrix_rate_is_that_of_the_quickest_round(monkeypatch):
     monkeypatch.setattr(rates.torch, "randn", lambda *_, **__: torch.ones(1, 1))
     a_clock(monkeypatch, 0, 3, 0, 2, 0, 4)
     assert matrix_rate(CPU) == 20 * 2 * 8192**3 / 2
+
+
+def test_a_comparison_says_its_figures_in_words():
+    measured = rates.comparison("work", plain=100.0, ours=1000.0, ordinary=1020.0, matrix_share=0.5)
+    assert measured.line == (
+        "work: plain 100 samples/s, ours 1,000 samples/s, ratio 10.00, 1,020 with ordinary noise: "
+        "exact costs +2.0%, 50.0% of the matrix rate"
+    )
+    assert measured.figures == {
+        "what": "work", "plain": 100.0, "ours": 1000.0, "ordinary": 1020.0, "ratio": 10.0,
+        "matrix_share": 0.5,
+    }  # fmt: skip

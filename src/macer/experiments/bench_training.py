@@ -72,15 +72,9 @@ def compare(case: Case, steps: int, device: torch.device, peak: float | None) ->
         run()  # compiles and chooses kernels
     taken, samples = median_seconds(ways), case.batch * case.k
     slow, fast = few * samples / taken["plain"], steps * samples / taken["ours"]
+    share = fast * TRAINING * operations(network(case), case.shape) / peak if peak else None
     what = f"{case.network}, {case.batch} images × k = {case.k}"
-    line = (
-        f"{what}: plain {slow:,.0f} samples/s, ours {fast:,.0f} samples/s, ratio {fast / slow:.2f}"
-    )
-    if peak is None:
-        return comparison(line, what, plain=slow, ours=fast)
-    share = fast * TRAINING * operations(network(case), case.shape) / peak
-    line += f", {share:.1%} of the matrix rate"
-    return comparison(line, what, plain=slow, ours=fast, matrix_share=share)
+    return comparison(what, plain=slow, ours=fast, matrix_share=share)
 
 
 def network(case: Case) -> nn.Module:

@@ -29,7 +29,6 @@ def place(line: str, gpu: str | None = None, peak: float | None = None) -> Measu
 
 
 def comparison(
-    line: str,
     what: str,
     *,
     plain: float,
@@ -37,7 +36,18 @@ def comparison(
     ordinary: float | None = None,
     matrix_share: float | None = None,
 ) -> Measured:
-    """Samples per second of a plain implementation and of ours."""
+    """Samples per second of a plain implementation and of ours.
+
+    Args:
+        ordinary: ours with ordinary noise in place of exact noise.
+        matrix_share: of ours in the matrix rate.
+    """
+    both = f"plain {plain:,.0f} samples/s, ours {ours:,.0f} samples/s, ratio {ours / plain:.2f}"
+    line = f"{what}: {both}"
+    if ordinary is not None:
+        line += f", {ordinary:,.0f} with ordinary noise: exact costs {ordinary / ours - 1:+.1%}"
+    if matrix_share is not None:
+        line += f", {matrix_share:.1%} of the matrix rate"
     rates = {"plain": plain, "ours": ours, "ordinary": ordinary, "ratio": ours / plain}
     return Measured(line, {"what": what, **rates, "matrix_share": matrix_share})
 
