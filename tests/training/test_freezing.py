@@ -145,6 +145,7 @@ def test_the_factor_is_the_same_at_every_step_of_a_schedule(schedule, optimizer)
             "'5.weight'?; it has 0, 1, 2, 3, 4, 5",
         ),
         ({"freeze": ("*",)}, "freeze must leave something to train, got *"),
+        ({"freeze_all_but": ("2",)}, "freeze_all_but must leave something to train, got 2"),
         ({"freeze": ("0", "")}, "freeze must name parts of the network, got ; it has 0, 1, "),
         (
             {"freeze": ("0",), "freeze_all_but": ("5",)},

@@ -64,7 +64,8 @@ def check_complete(contents: Contents, expected: Iterable[int] = (), *, partial:
     """
     header = contents.header
     if lacking := sorted(set(expected).difference(contents.records)):
-        raise AuditFailed(f"image {lacking[0]}, and {len(lacking) - 1} others, must be certified")
+        more = f", and {len(lacking) - 1} others," if len(lacking) > 1 else ""
+        raise AuditFailed(f"image {lacking[0]}{more} must be certified")
     asked = images_of(contents.scope or ())
     if contents.scope is not None and (others := sorted(set(contents.records) - asked)):
         raise AuditFailed(f"image {others[0]}: the journal was not asked for it")

@@ -29,24 +29,26 @@ def freeze(model: nn.Module, recipe: TrainRecipe) -> Frozen:
     Args:
         model: normalisation and network; names are those in the network.
     """
-    patterns = ("classifier",) if recipe.denoiser != "none" else recipe.freeze
-    if not (patterns or recipe.freeze_all_but):
+    field, patterns = "freeze", recipe.freeze
+    if recipe.denoiser != "none":
+        patterns = ("classifier",)
+    elif recipe.freeze_all_but:
+        field, patterns = "freeze_all_but", recipe.freeze_all_but
+    if not patterns:
         return Frozen([], frozenset())
     network = model.get_submodule("1")
     parts = {name: part for name, part in network.named_modules() if name}
     tensors = network.state_dict(keep_vars=True)
     known = [*parts, *tensors]
-    if recipe.freeze_all_but:
-        chosen = set(_matching("freeze_all_but", recipe.freeze_all_but, known))
+    frozen = chosen = set(_matching(field, patterns, known))
+    if field == "freeze_all_but":
         above = {outer for name in chosen for outer in _outer(name)}
         frozen = {name for name in known if name not in chosen | above}
-    else:
-        frozen = set(_matching("freeze", patterns, known))
     for name, parameter in network.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise Mistake(f"freeze must leave something to train, got {' '.join(patterns)}")
+        raise Mistake(f"{field} must leave something to train, got {' '.join(patterns)}")
     return Frozen(
         [part for name, part in parts.items() if name in frozen],
         frozenset(f"1.{name}" for name in tensors if name in frozen),
