@@ -1549,7 +1549,10 @@ MUTANTS = {
         "cli/printing.py", "radii or tables.RADII)", "radii or None)", "reporting/test_tables.py"
     ),
     "a page of a form": Mutant(
-        "cli/report.py", "return note if form_alone else", "return", "cli/test_report.py"
+        "cli/printing.py",
+        'return print_line if form == "terminal" else note',
+        "return print_line",
+        "cli/test_report.py",
     ),
     "an envelope of the worst": Mutant(
         "reporting/curves.py",

@@ -3,8 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from macer.cli.printing import Result, print_line, print_table, print_text
-from macer.system.errors import Mistake
+from macer.cli.printing import (
+    Result,
+    chosen_form,
+    print_line,
+    print_table,
+    print_text,
+    printer_beside,
+)
 
 if TYPE_CHECKING:
     from macer.reporting.leaderboard import Board
@@ -38,10 +44,8 @@ def leaderboard(
     """
     from macer.reporting import leaderboard_forms as forms
     from macer.reporting.leaderboard import boards, other_leagues
-    from macer.system.progress import note
 
-    if csv + latex + markdown > 1:
-        raise Mistake("choose one of --csv, --latex and --markdown")
+    form = chosen_form(csv=csv, latex=latex, markdown=markdown)
     found, others = boards(sigma, images), other_leagues()
     if html:
         from macer.reporting.leaderboard_page import write_leaderboard
@@ -56,7 +60,7 @@ def leaderboard(
     else:
         _print_boards(found)
     if html:
-        (note if csv or latex or markdown else print_line)(f"page: {html}")
+        printer_beside(form)(f"page: {html}")
     return {"images": images, "boards": found, "others": others, "html": html}
 
 

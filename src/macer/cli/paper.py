@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from macer.cli.parameters import Data, Device, computing_device
-from macer.cli.printing import Form, Result, print_line, print_table, print_text
+from macer.cli.printing import Form, Result, chosen_form, print_line, print_table, print_text
 from macer.recipes import CertifyRecipe, Whole
 from macer.reporting.figures import check_picture
 from macer.system.errors import Mistake
@@ -77,8 +77,7 @@ def paper(
     from macer.experiments.paper import check_share, read_item
     from macer.experiments.paper import only as chosen_rows
 
-    if latex and markdown:
-        raise Mistake("choose one of --latex and --markdown")
+    form = chosen_form(latex=latex, markdown=markdown)
     if item is None:
         if train or commands or only or plot:
             raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
@@ -107,7 +106,6 @@ def paper(
             data=data,
             device=computing_device(device),
         )
-    form: Form = "latex" if latex else "markdown" if markdown else "terminal"
     return _show(chosen, runs, images, only=only, form=form, plot=plot)
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
@@ -15,7 +15,9 @@ from rich.console import Console
 
 from macer import __version__
 from macer.reporting.grid import Grid
+from macer.system.errors import Mistake
 from macer.system.processes import is_first
+from macer.system.progress import note
 from macer.system.text import NO_BREAK, one_line, unbroken
 
 if TYPE_CHECKING:
@@ -62,6 +64,20 @@ def print_text(text: str) -> None:
     if is_first() and not _silent.get():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def chosen_form(**flags: bool) -> Form:
+    """The form that a flag asks for: its name; without any, tables for the terminal."""
+    asked: list[Any] = [name for name, given in flags.items() if given]
+    if len(asked) > 1:
+        *others, last = (f"--{name}" for name in flags)
+        raise Mistake(f"choose one of {', '.join(others)} and {last}")
+    return asked[0] if asked else "terminal"
+
+
+def printer_beside(form: Form) -> Callable[[str], None]:
+    """What prints a line: on standard error, where a form must stand alone on standard output."""
+    return print_line if form == "terminal" else note
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

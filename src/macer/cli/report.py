@@ -1,6 +1,6 @@
 """`macer report` and `macer history`: scores of certificates, and how a training came to them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from macer.cli.parameters import Code
-from macer.cli.printing import Form, Result, print_line, print_report, print_table, print_text
+from macer.cli.printing import (
+    Result,
+    chosen_form,
+    print_line,
+    print_report,
+    print_table,
+    print_text,
+    printer_beside,
+)
 from macer.recipes import Whole
 from macer.runs.zoo import certificates_folder
 from macer.system.errors import Mistake
@@ -102,8 +110,7 @@ def report(
 
     if not logs:
         raise Mistake("logs must name at least one run or log file, got none")
-    if csv + latex + markdown > 1:
-        raise Mistake("choose one of --csv, --latex and --markdown")
+    form = chosen_form(csv=csv, latex=latex, markdown=markdown)
     _check_files(logs, html, pdf, evidence, pictures)
     images = Selection(start, stop, skip)
     chosen = [select(log, images) for log in read_logs(logs)]
@@ -118,9 +125,8 @@ def report(
         _write_pages(chosen, logs, html, pdf, images, radius, pictures)
     if evidence:
         _write_evidence(logs[0], chosen[0], evidence, images, radius)
-    form: Form = "csv" if csv else "latex" if latex else "markdown" if markdown else "terminal"
     table = print_report(chosen, form, radii, intervals=intervals)
-    say = _say_beside(form != "terminal")
+    say = printer_beside(form)
     for verdict in judged if radius is not None else ():
         say(f"{verdict.name}: {verdict.sentence}")
     for what, file in (("curves", plot), ("page", html), ("PDF", pdf), ("evidence", evidence)):
@@ -195,13 +201,6 @@ def _write_evidence(
     write_evidence(evidence(run, images, radius), file)
 
 
-def _say_beside(form_alone: bool) -> Callable[[str], None]:
-    """How to say a line: on standard error if a form must stand alone on standard output."""
-    from macer.system.progress import note
-
-    return note if form_alone else print_line
-
-
 def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
     """How held-out accuracy and radius rose while runs were trained, over epochs and seconds.
 
@@ -240,5 +239,5 @@ def history(*runs: Path, csv: bool = False, plot: Path | None = None) -> Result:
         for line in notes:
             print_line(line)
     if plot:
-        _say_beside(csv)(f"curves: {plot}")
+        printer_beside(chosen_form(csv=csv))(f"curves: {plot}")
     return {"runs": read, "notes": notes, "plot": plot}
