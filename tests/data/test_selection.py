@@ -46,3 +46,9 @@ def test_images_that_were_trained_on_are_never_chosen() -> None:
 def test_a_choice_of_no_images_is_refused(piece: tuple[int, int | None, int], message: str) -> None:
     with pytest.raises(Mistake, match=f"^{message}$"):
         Selection(*piece).among(10)
+
+
+def test_nothing_given_is_no_selection_and_what_is_not_given_selects_all():
+    assert Selection.given(None, None, None) is None
+    assert Selection.given(None, 7, None) == Selection(stop=7)
+    assert Selection.given(0, None, 3) == Selection(skip=3)

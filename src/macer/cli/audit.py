@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from macer.certification.journal import Contents
     from macer.certification.target import PreparedModel
+    from macer.data.selection import Selection
     from macer.data.sets import Split
 
 Certificates = Annotated[
@@ -108,13 +109,14 @@ def verify(
     """
     from macer.audit import verify as verification
     from macer.certification.scope import images_of
+    from macer.data.selection import Selection
 
     if resample is not None and resample < 0:
         raise Mistake(f"resample must be at least 0, got {resample}")
     signer = _check_evidence(run, evidence, signature, signers)
     where = computing_device(device, threads)
     contents = _certificates(run, model)
-    demanded = None if (start, stop, skip) == (None, None, None) else (start or 0, stop, skip)
+    demanded = Selection.given(start, stop, skip)
     if contents.header.dataset == ARRAYS and data == CertifiedData():
         split, prepared = None, _model_alone(run, model, contents, where)
     else:
@@ -141,20 +143,15 @@ def verify(
 
 
 def _demanded(
-    split: "Split | None", resample: int | None, demanded: tuple[int, int | None, int | None] | None
+    split: "Split | None", resample: int | None, demanded: "Selection | None"
 ) -> Sequence[int]:
     """The images that must be among the certified ones; without the data none can be named."""
-    from macer.data.selection import Selection
-
     if split is None and (resample or demanded):
         raise Mistake(
             "resample, start, stop and skip must be left out for arrays, which were given in "
             "Python; macer.open_run(RUN).verify(data) draws again"
         )
-    if split is None or demanded is None:
-        return ()
-    start, stop, skip = demanded
-    return Selection(start, stop, 1 if skip is None else skip).among(len(split.images))
+    return () if split is None or demanded is None else demanded.among(len(split.images))
 
 
 def _check_evidence(

@@ -204,9 +204,9 @@ def _images_of(start: int | None, stop: int | None, skip: int | None) -> "Images
     from macer.data.selection import Selection
     from macer.experiments.paper import papers_images
 
-    if (start, stop, skip) == (None, None, None):
+    images = Selection.given(start, stop, skip)
+    if images is None:
         return papers_images
-    images = Selection(start or 0, stop, 1 if skip is None else skip)
     note(
         f"in place of the paper's 500 images: start {images.start}, stop {images.stop}, skip "
         f"{images.skip}"

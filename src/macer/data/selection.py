@@ -22,6 +22,13 @@ class Selection:
         if self.skip < 1:
             raise Mistake(f"skip must be at least 1, got {self.skip}")
 
+    @classmethod
+    def given(cls, start: int | None, stop: int | None, skip: int | None) -> "Selection | None":
+        """What a user gives of the three; None if nothing."""
+        if (start, stop, skip) == (None, None, None):
+            return None
+        return cls(start or 0, stop, 1 if skip is None else skip)
+
     def holds(self, idx: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these numbers are among them."""
         chosen: NDArray[np.bool_] = (idx >= self.start) & (idx % self.skip == 0)
