@@ -962,9 +962,27 @@ MUTANTS = {
     ),
     "hard noise forgotten": Mutant(
         "losses/macer_hard_noise.py",
-        "with_attacked_noise(batch, steps=steps, step_size=step_size),",
-        "batch,",
+        "attacked = with_attacked_noise(batch, steps=steps, step_size=step_size)",
+        "attacked = batch",
         "losses/test_macer_hard_noise.py",
+    ),
+    "the teacher sees other noise": Mutant(
+        "losses/macer_hard_noise.py",
+        "teachers_logits(attacked)",
+        "teachers_logits(batch)",
+        "losses/test_macer_hard_noise.py",
+    ),
+    "distillation turned round": Mutant(
+        "losses/distillation.py",
+        "(torch.xlogy(t, t) - t * log_z).sum(dim=2)",
+        "(log_z.exp() * (log_z - t.log())).sum(dim=2)",
+        "losses/test_distillation.py",
+    ),
+    "distillation without the temperature's square": Mutant(
+        "losses/distillation.py",
+        "return temperature**2 * ",
+        "return temperature * ",
+        "losses/test_distillation.py",
     ),
     "a GPU's first step taken for its rate": Mutant(
         "training/speed.py",
