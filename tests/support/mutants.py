@@ -984,6 +984,30 @@ MUTANTS = {
         "return temperature * ",
         "losses/test_distillation.py",
     ),
+    "an ensemble without its first member": Mutant(
+        "models/ensembles.py",
+        "for member in self.members]",
+        "for member in self.members[1:]]",
+        "models/test_ensembles.py",
+    ),
+    "members trained for another noise": Mutant(
+        "runs/model_file.py",
+        'SHARED = ("sigma", ',
+        "SHARED = (",
+        "models/test_ensembles.py",
+    ),
+    "an ensemble's members rounded before their mean": Mutant(
+        "models/inference.py",
+        "        [ends] = ends[0].args\n",
+        "        pass\n",
+        "models/test_ensembles.py",
+    ),
+    "one member's held-out images taken for all": Mutant(
+        "training/held_out.py",
+        "for learner in run.learners()}",
+        "for learner in run.learners()[:1]}",
+        "training/test_held_out.py",
+    ),
     "a GPU's first step taken for its rate": Mutant(
         "training/speed.py",
         "take(WARM_UP + 1)",
