@@ -172,8 +172,6 @@ POOL, RELU = torch.nn.MaxPool2d(2), torch.nn.ReLU()
     ],
 )
 def test_pooling_becomes_part_of_the_convolution_before_it(model, pools):
-    from macer.kernels.layers import ConvolutionReLU
-
     torch.manual_seed(0)
     model = model().eval()
     fast = for_inference(model, shape=(1, 28, 28), precision="bf16", device=torch.device("cuda"))
