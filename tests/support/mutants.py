@@ -998,8 +998,8 @@ MUTANTS = {
     ),
     "an ensemble's members rounded before their mean": Mutant(
         "models/inference.py",
-        "        [ends] = ends[0].args\n",
-        "        pass\n",
+        'whole.args[0] if getattr(whole, "target", None) is mean_logits else [whole]',
+        "[whole]",
         "models/test_ensembles.py",
     ),
     "one member's held-out images taken for all": Mutant(

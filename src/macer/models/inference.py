@@ -152,9 +152,8 @@ def _end_in_float(graph: fx.GraphModule) -> None:
     """Compute a linear last layer in float32; in an ensemble, that of each member."""
     layers: Layers = dict(graph.named_modules())
     [output] = [node for node in graph.graph.nodes if node.op == "output"]
-    ends = output.args[:1]
-    if ends[0].target is mean_logits:
-        [ends] = ends[0].args
+    whole = output.args[0]
+    ends = whole.args[0] if getattr(whole, "target", None) is mean_logits else [whole]
     for last in ends:
         if is_call_of(last, layers, nn.Linear) and called_and_read_once(graph, last):
             graph.set_submodule(last.target, FloatLinear(layers[last.target]))
