@@ -301,6 +301,7 @@ OTHER = replace(CARD, sigma=1.0).to_dict()
         ({"members": []}, "members must be 2 to 16 models, got 0"),
         ({"members": [PLAIN]}, "members must be 2 to 16 models, got 1"),
         ({"members": [PLAIN] * (MOST_MEMBERS + 1)}, "members must be 2 to 16 models, got 17"),
+        ({"classes": ["a"] * 40_000}, "members must be of 65,536 classes in all, got 80000"),
         ({"members": [PLAIN, OWN]}, "members must be networks that macer knows, got tiny_models:"),
         ({"members": [PLAIN, OTHER]}, "members must be of one sigma, got [0.25, 1.0]"),
         ({"members": [PLAIN, whole_card()]}, "members must be networks that macer knows, got ens"),

@@ -87,6 +87,8 @@ class ModelCard:
         _require("architecture", name == ENSEMBLE, f"{ENSEMBLE} with members", name)
         _require("denoiser", self.denoiser == "none", "none with members", self.denoiser)
         _require("members", 2 <= count <= MOST_MEMBERS, f"2 to {MOST_MEMBERS} models", count)
+        classes = count * len(self.classes)  # each member has a layer of them
+        _require("members", classes <= MOST_CLASSES, f"of {MOST_CLASSES:,} classes in all", classes)
         for member in self.members:
             known = member.architecture in MODELS
             _require("members", known, "networks that macer knows", member.architecture)
