@@ -37,6 +37,7 @@ CHEAPER = {
     r"train demo-gaussian": "--model tiny_models:tiny",
     r"train denoiser": "--denoiser dncnn-small",
     r"train signs": "--precision fp32",
+    r"train sample/macer-hard-noise": "--labelled 64 --k 2",
     r"certify ": "--n0 20 --n 100 --device cpu",
     r"certify (zoo:cifar10|resnet|runs/(tuned|denoised))": "--stop 1",
     r"certify runs/mnist --data DIR --bound anytime": "--out by-anytime",

@@ -58,6 +58,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         "merge",
         "compare",
         "pack",
+        "ensemble",
         "export",
         "zoo",
         "recipes",

@@ -74,6 +74,7 @@ CALLS: list[tuple[str, ...]] = [
         "--out",
         "packed",
     ),
+    ("ensemble", "run", "package/tiny.safetensors", "--out", "both"),
     ("export", "run", "--out", "exported.safetensors"),
     ("zoo",),
     ("recipes",),

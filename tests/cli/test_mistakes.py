@@ -817,6 +817,25 @@ MISTAKES = [
         "pack torch.nn:Flatten --normalise some --sigma 1 --dataset mnist --out new",
         "model 'torch.nn:Flatten' must return logits of shape (2, 10) for 2 images, ",
     ),
+    # ensemble
+    ("ensemble --out new", "members must be two models or more, got none\n"),
+    ("ensemble run --out new", "members must be two models or more, got run\n"),
+    ("ensemble run zoo:mnist-0.50", 'Command "ensemble" parameter --out requires an argument.'),
+    ("ensemble run runn --out new", "no run or model at runn; name a run folder or a model file\n"),
+    ("ensemble run zoo:none --out new", "unknown zoo model 'none'"),
+    ("ensemble run run --out new", "members must be different models, got run twice\n"),
+    (
+        "ensemble run zoo:mnist-0.25 --out new",
+        "sigma must be that of run, 0.5, got 0.25 in zoo:mnist-0.25; members must agree\n",
+    ),
+    (
+        "ensemble zoo:mnist-0.50 zoo:cifar10-0.50-fast --out new",
+        "dataset must be that of zoo:mnist-0.50, mnist, got cifar10 in zoo:cifar10-0.50-fast; ",
+    ),
+    (
+        "ensemble run digit.png --out new",
+        "digit.png must be a model file written by macer train: ",
+    ),
     # demo, recipes, zoo, data, bench
     ("demo --out run", "run exists already; choose another --out or remove it\n"),
     ("demo --device cuda", "device must be cpu or auto here, got cuda; torch sees no GPU\n"),

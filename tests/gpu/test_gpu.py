@@ -11,8 +11,10 @@ from torch.nn import functional as F
 from macer.certification.largest_radius import certify
 from macer.data.image_files import ImageFiles
 from macer.data.sets import Split
+from macer.kernels.layers import ConvolutionReLU
 from macer.losses import LOSSES
 from macer.models.build import build_model
+from macer.models.ensembles import Ensemble, mean_logits
 from macer.models.inference import for_inference
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
 from macer.smoothing.rows import check_rows
@@ -170,8 +172,6 @@ POOL, RELU = torch.nn.MaxPool2d(2), torch.nn.ReLU()
     ],
 )
 def test_pooling_becomes_part_of_the_convolution_before_it(model, pools):
-    from macer.kernels.layers import ConvolutionReLU
-
     torch.manual_seed(0)
     model = model().eval()
     fast = for_inference(model, shape=(1, 28, 28), precision="bf16", device=torch.device("cuda"))
@@ -205,6 +205,27 @@ def test_the_prepared_network_is_the_network_up_to_bf16(name, shape):
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in fast.modules())
     pixels = torch.randint(256, (8, *shape), dtype=torch.uint8, device="cuda")
     check_rows(fast, pixels, rows=400, sigma=0.25, dtype=torch.bfloat16)
+
+
+def test_each_member_of_an_ensemble_is_prepared_as_it_is_alone():
+    shape, device = (3, 32, 32), torch.device("cuda")
+    names = ("resnet20", "resnet20", "resnet18")
+    parts = [noisy(build_model(name, num_classes=10, shape=shape)) for name in names]
+    whole, *alone = (
+        for_inference(model, shape=shape, precision="bf16", device=device)
+        for model in (Ensemble(parts), *parts)
+    )
+    fused, *of_members = (
+        sum(isinstance(layer, ConvolutionReLU) for layer in network.modules())
+        for network in (whole, *alone)
+    )
+    assert fused == sum(of_members) > 0
+    images = torch.rand(64, *shape, device=device).bfloat16()
+    images = images.contiguous(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        found = whole(images)
+        assert found.dtype == torch.float32
+        assert difference(found, mean_logits([network(images) for network in alone])) < 0.01
 
 
 @pytest.mark.parametrize(("name", "shape"), [("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32))])
@@ -242,8 +263,9 @@ def test_a_captured_training_is_the_training_step_by_step(loss, optimizer):
     fields = {"loss": loss, "optimizer": optimizer, "epochs": 3, "k": 4, "crop": 1, "flip": True,
               "ema": 0.9, "clip": 1.0, "precision": "fp32"}  # fmt: skip
     recipe = tiny_recipe(model="tiny_models:tiny_with_batch_norm", **fields)
-    early = {"epsilon": 0.5, "epsilon_ramp": 2, "eta_ramp": 2, "attack_epoch": 2}
-    recipe = recipe.changed(**{name: early[name] for name in early if name in recipe.loss})
+    settings = {"epsilon": 0.5, "epsilon_ramp": 2, "eta_ramp": 2, "attack_epoch": 2}
+    settings |= {"teacher": "run", "distillation": 1.0}
+    recipe = recipe.changed(**{name: settings[name] for name in settings if name in recipe.loss})
     recipe = recipe.changed(lam_schedule="ramp" if "lam" in recipe.loss else "constant")
     recipe = recipe.changed(denoiser="dncnn-small" if loss == "denoising" else "none")
     results = []

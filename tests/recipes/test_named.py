@@ -129,6 +129,7 @@ CHANGED = {
     "lam_schedule": "ramp", "cross_entropy": "copies", "attack": "ddn", "lr_schedule": "cosine",
     "optimizer": "muon", "precision": "fp32", "teacher": "run", "pseudo": "run", "lr_decays": [7],
     "step_size": 0.7, "denoiser": "dncnn", "freeze": ["conv1"], "freeze_all_but": ["fc"],
+    "targets": "mean",
 }  # fmt: skip
 
 

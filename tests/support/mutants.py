@@ -962,9 +962,51 @@ MUTANTS = {
     ),
     "hard noise forgotten": Mutant(
         "losses/macer_hard_noise.py",
-        "with_attacked_noise(batch, steps=steps, step_size=step_size),",
-        "batch,",
+        "attacked = with_attacked_noise(batch, steps=steps, step_size=step_size)",
+        "attacked = batch",
         "losses/test_macer_hard_noise.py",
+    ),
+    "the teacher sees other noise": Mutant(
+        "losses/macer_hard_noise.py",
+        "teachers_logits(attacked)",
+        "teachers_logits(batch)",
+        "losses/test_macer_hard_noise.py",
+    ),
+    "distillation turned round": Mutant(
+        "losses/distillation.py",
+        "(torch.xlogy(t, t) - t * log_z).sum(dim=2)",
+        "(log_z.exp() * (log_z - t.log())).sum(dim=2)",
+        "losses/test_distillation.py",
+    ),
+    "distillation without the temperature's square": Mutant(
+        "losses/distillation.py",
+        "return temperature**2 * ",
+        "return temperature * ",
+        "losses/test_distillation.py",
+    ),
+    "an ensemble without its first member": Mutant(
+        "models/ensembles.py",
+        "for member in self.members]",
+        "for member in self.members[1:]]",
+        "models/test_ensembles.py",
+    ),
+    "members trained for another noise": Mutant(
+        "runs/model_file.py",
+        'SHARED = ("sigma", ',
+        "SHARED = (",
+        "models/test_ensembles.py",
+    ),
+    "an ensemble's members rounded before their mean": Mutant(
+        "models/inference.py",
+        'whole.args[0] if getattr(whole, "target", None) is mean_logits else [whole]',
+        "[whole]",
+        "models/test_ensembles.py",
+    ),
+    "one member's held-out images taken for all": Mutant(
+        "training/held_out.py",
+        "for learner in run.learners()}",
+        "for learner in run.learners()[:1]}",
+        "training/test_held_out.py",
     ),
     "a GPU's first step taken for its rate": Mutant(
         "training/speed.py",

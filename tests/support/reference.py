@@ -221,6 +221,19 @@ def catrs_loss(u, v, y, y_bar, accepted, *, lam):
     return loss
 
 
+def distillation(u, v, *, temperature, targets):
+    """T²/k Σⱼ KL(t ‖ z_j) of one image, with the teacher's t_j or their mean as t. [Hinton+15]
+
+    u, v: (k, classes), the logits of the network and of the teacher.
+    """
+    k = len(u)
+    t = [softmax(v[j] / temperature, 1.0) for j in range(k)]
+    if targets == "mean":
+        t = [sum(t) / k] * k
+    z = [softmax(u[j] / temperature, 1.0) for j in range(k)]
+    return temperature**2 * sum(divergence(t[j], z[j]) for j in range(k)) / k
+
+
 def sphere_attack(gradient, predict, x, y, eta, *, step_size, steps):
     """The noise attack of one copy.                                                  [Sun+24]
 

@@ -14,7 +14,8 @@ from macer.cli.app import main
 from macer.data.sets import Split, load
 from macer.recipes import Loss, TrainRecipe
 from macer.reporting.logs import describe_images, read_log
-from macer.runs.trained_model import load_model
+from macer.runs.ensemble import ensemble
+from macer.runs.trained_model import load_model, save_model
 from macer.system.errors import Mistake
 from macer.training.held_out import check_held_out, check_teachers, first_held_out, hold_out
 
@@ -180,6 +181,51 @@ def test_a_teachers_teacher_that_saw_the_images_is_refused(here: Path) -> None:
         check_held_out("run")
     with pytest.raises(Mistake, match=message):
         check_teachers(taught("run", held_out=30))
+
+
+def another(name: str, of: str) -> None:
+    """A run that differs from another in its weights alone."""
+    shutil.copytree(of, name)
+    model, card = load_model(of)
+    tensors = {key: 1.01 * tensor for key, tensor in model.state_dict().items()}
+    manifest = json.loads(Path(name, "manifest.json").read_text())
+    manifest["weights_sha256"] = save_model(Path(name, "model.safetensors"), tensors, card)
+    Path(name, "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_an_ensemble_held_out_what_all_of_its_members_did(here: Path) -> None:
+    another("other", of="run")
+    ensemble(["run", "other"], Path("both"))
+    split = load("mnist", "train")
+    assert check_held_out("both") == 30
+    assert first_held_out("both", split) == len(split.images) - 30
+    assert main(["certify", "both", "--held-out", "--skip", "10", *CERTIFY]) == 0
+    assert len(read_log(Path("both/held-out")).idx) == 3
+    check_teachers(taught("both", held_out=30))
+    with pytest.raises(Mistake, match=r"teacher must be a run that held out at least 31 images"):
+        check_teachers(taught("both", held_out=31))
+
+    ensemble(["run", "all"], Path("mixed"))
+    with pytest.raises(Mistake, match=r"^held_out needs a run that held images out, got all; "):
+        check_held_out("mixed")
+    with pytest.raises(Mistake, match=r"teacher must be a run that held out at least 30 images"):
+        check_teachers(taught("mixed", held_out=30))
+    ensemble(["run", "zoo:mnist-0.50"], Path("foreign"))
+    with pytest.raises(Mistake, match=r"^no run in zoo:mnist-0.50: expected "):
+        check_held_out("foreign")
+
+
+def test_of_an_ensemble_that_is_a_teacher_the_teachers_of_its_members_count(here: Path) -> None:
+    another("other", of="run")
+    ensemble(["run", "other"], Path("both"))
+    manifest = json.loads(Path("other/manifest.json").read_text())
+    manifest["recipe"]["loss"] = {"name": "catrs", "teacher": "all"}
+    Path("other/manifest.json").write_text(json.dumps(manifest))
+    message = "teacher must be a run that held out at least 30 images too, got all; "
+    with pytest.raises(Mistake, match=message):
+        check_teachers(taught("both", held_out=30))
+    with pytest.raises(Mistake, match=message):
+        check_held_out("both")
 
 
 def test_a_copied_table_of_one_radius_is_no_usual_log(

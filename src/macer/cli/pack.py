@@ -1,7 +1,10 @@
-"""`macer pack`: a network of one's own into a run."""
+"""`macer pack` and `macer ensemble`: runs that are not trained."""
 
 import shlex
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from macer.cli.parameters import Code, Data, Normalise, Size, SkipDamaged, Weights
 from macer.cli.printing import Result, print_line
@@ -59,4 +62,23 @@ def pack(
     sha256 = run.read_manifest()["weights_sha256"]
     print_line(f"packed {network} into {run.folder}, SHA-256 {sha256}")
     print_line(f"certify it with: macer certify {shlex.quote(str(out))}{source}")
+    return {"run": run.folder, "weights_sha256": sha256}
+
+
+def ensemble(*runs: Annotated[str, Parameter(name="RUNS")], out: Path) -> Result:
+    """Make a run of several trained models, whose logits are averaged, as one model.
+
+    Parameters
+    ----------
+    runs
+        Run folders, model files or zoo:NAME, of one σ and data set; two or more.
+    out
+        Folder of the run; a new one.
+    """
+    from macer.runs.ensemble import ensemble as make_run
+
+    run = make_run(runs, out)
+    sha256 = run.read_manifest()["weights_sha256"]
+    print_line(f"made {run.folder} of {len(runs)} models, SHA-256 {sha256}")
+    print_line(f"certify it with: macer certify {shlex.quote(str(out))}")
     return {"run": run.folder, "weights_sha256": sha256}

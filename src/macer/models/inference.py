@@ -14,6 +14,7 @@ from macer.kernels.fuse_inference import fused
 from macer.kernels.graph import Layers, called_and_read_once, is_call_of, made_of_torch
 from macer.kernels.layers import FloatLinear
 from macer.kernels.padding import padded
+from macer.models.ensembles import mean_logits
 from macer.models.modes import has_hooks
 from macer.models.probe import check_calls, check_model
 from macer.system.errors import Mistake
@@ -148,9 +149,11 @@ def _fold(graph: fx.GraphModule) -> None:
 
 
 def _end_in_float(graph: fx.GraphModule) -> None:
-    """Compute a linear last layer in float32."""
+    """Compute a linear last layer in float32; in an ensemble, that of each member."""
     layers: Layers = dict(graph.named_modules())
     [output] = [node for node in graph.graph.nodes if node.op == "output"]
-    last = output.args[0]
-    if is_call_of(last, layers, nn.Linear) and called_and_read_once(graph, last):
-        graph.set_submodule(last.target, FloatLinear(layers[last.target]))
+    whole = output.args[0]
+    ends = whole.args[0] if getattr(whole, "target", None) is mean_logits else [whole]
+    for last in ends:
+        if is_call_of(last, layers, nn.Linear) and called_and_read_once(graph, last):
+            graph.set_submodule(last.target, FloatLinear(layers[last.target]))

@@ -19,7 +19,9 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from macer.data.value_range import IMAGE_RANGE, ValueRange, checked_range
-from macer.models.build import build_model
+from macer.models.build import build_model, normalised
+from macer.models.ensembles import ENSEMBLE, Ensemble
+from macer.models.networks import MODELS
 from macer.models.tensor_files import read_safetensors
 from macer.models.weights import Tensors
 from macer.system.errors import Mistake
@@ -29,12 +31,16 @@ MOST_CLASSES = 65_536
 MOST_VALUES = 2**21  # per image: two such images in ResNet-18 take 2 GB
 MOST_SIZES = 16  # in a shape
 MOST_TEXT = 300  # characters of a name
+MOST_MEMBERS = 16  # of an ensemble
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, halves of characters
 
 
 # What a file does not name if it is so.
-_OPTIONAL = {"denoiser": "none", "value_range": IMAGE_RANGE}
+_OPTIONAL = {"denoiser": "none", "value_range": IMAGE_RANGE, "members": ()}
+
+# In what the members of an ensemble agree with it; each has a normalisation of its own.
+SHARED = ("sigma", "dataset", "shape", "classes", "value_range")
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class ModelCard:
     dataset: str
     denoiser: str = "none"  # before the network; files without one do not name it
     value_range: ValueRange = IMAGE_RANGE  # of the inputs; files of images do not name it
+    members: tuple["ModelCard", ...] = ()  # of an ensemble; files of one network do not name them
 
     def __post_init__(self) -> None:
         checked_range(self.value_range)
@@ -70,6 +77,23 @@ class ModelCard:
         right = len(self.std) == channels and all(map(_is_positive, self.std))
         _require("std", right, f"{channels} finite numbers > 0, one per channel", self.std)
         _require("sigma", _is_positive(self.sigma), "finite and > 0", self.sigma)
+        if self.members or self.architecture == ENSEMBLE:
+            self._check_members()
+
+    def _check_members(self) -> None:
+        """Refuse what is no ensemble of networks that macer knows, or does not agree with them."""
+        count, name = len(self.members), self.architecture
+        _require("architecture", name == ENSEMBLE, f"{ENSEMBLE} with members", name)
+        _require("denoiser", self.denoiser == "none", "none with members", self.denoiser)
+        _require("members", 2 <= count <= MOST_MEMBERS, f"2 to {MOST_MEMBERS} models", count)
+        classes = count * len(self.classes)  # each member has a layer of them
+        _require("members", classes <= MOST_CLASSES, f"of {MOST_CLASSES:,} classes in all", classes)
+        for member in self.members:
+            known = member.architecture in MODELS
+            _require("members", known, "networks that macer knows", member.architecture)
+            for name in SHARED:
+                values = [getattr(card, name) for card in (self, member)]
+                _require("members", values[0] == values[1], f"of one {name}", values)
 
     @classmethod
     def from_fields(cls, values: object) -> "ModelCard":
@@ -87,13 +111,15 @@ class ModelCard:
             dataset=_text("dataset", values["dataset"]),
             denoiser=_text("denoiser", values.get("denoiser", "none")),
             value_range=_range(values.get("value_range", list(IMAGE_RANGE))),
+            members=tuple(map(cls.from_fields, _list("members", values.get("members", [])))),
         )
 
     def to_dict(self) -> dict[str, object]:
         """The card as a file has it."""
+        values = asdict(self) | {"members": tuple(member.to_dict() for member in self.members)}
         return {
             name: value
-            for name, value in asdict(self).items()
+            for name, value in values.items()
             if name not in _OPTIONAL or value != _OPTIONAL[name]
         }
 
@@ -115,6 +141,15 @@ class ModelCard:
         Args:
             folder: where the module of a user's own network must be found.
         """
+        if self.members:
+            return normalised(
+                Ensemble([member.build() for member in self.members]),
+                self.architecture,
+                num_classes=len(self.classes),
+                shape=self.shape,
+                mean=self.mean,
+                std=self.std,
+            )
         return build_model(
             self.architecture,
             num_classes=len(self.classes),

@@ -35,6 +35,7 @@ _ENTRIES = {
     "data_sha256": str,
     "weights_sha256": str,
     "models_sha256": dict,
+    "members": dict,
     "init": dict,
     "speed": dict,
 }
@@ -94,6 +95,16 @@ class Run:
             return TrainRecipe(**from_flat(fields) if is_flat(fields) else fields)
         except (TypeError, OverflowError, Mistake) as error:
             raise _unknown_recipe(self, error) from error
+
+    def learners(self) -> list["Run"]:
+        """The runs that learnt what this one's model knows: itself, or an ensemble's members."""
+        members = self.read_manifest().get("members") or {}
+        for name, sha256 in members.items():
+            if Run(Path(name)).read_manifest().get("weights_sha256") != sha256:
+                raise Mistake(
+                    f"{name} must be the model that {self.folder} was made of; its SHA-256 differs"
+                )
+        return [Run(Path(name)) for name in members] or [self]
 
     def read_metrics(self) -> list[Metrics]:
         """The metrics of each recorded epoch, or a Mistake that says what is wrong with them."""

@@ -75,11 +75,7 @@ def load_model(
 
 def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel:
     """As `load_model`, with the file and its hash; the file is read once."""
-    file = model_file(target)
-    content = read_file(file)
-    sha256 = hashlib.sha256(content).hexdigest()
-    check_source(target, file, sha256)
-    card, tensors = parse_model(content, file)
+    card, tensors, file, sha256 = read_model(target)
     if card.architecture in GRAPHS:
         owned = own_folders(file, sha256)
         return LoadedModel(_graph_model(card, tensors, file, {*code, *owned}), card, file, sha256)
@@ -87,13 +83,27 @@ def open_model(target: Path | str, *, code: Collection[str] = ()) -> LoadedModel
     check_admitted(card.architecture, {*code, *folders}, source=file)
     module = module_of(card.architecture)
     model = card.build(None if module in code else folders.get(module))
+    fill(model, card, tensors, file)
+    return LoadedModel(model.eval(), card, file, sha256)
+
+
+def read_model(target: Path | str) -> tuple[ModelCard, Tensors, Path, str]:
+    """The card, the tensors, the file and its SHA-256; nothing that it names is imported."""
+    file = model_file(target)
+    content = read_file(file)
+    sha256 = hashlib.sha256(content).hexdigest()
+    check_source(target, file, sha256)
+    return *parse_model(content, file), file, sha256
+
+
+def fill(model: nn.Module, card: ModelCard, tensors: Tensors, file: Path) -> None:
+    """Give a fresh model the weights of its file, which must have them all and no others."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise Mistake(
             f"{file} must hold the weights of {card.architecture}: {str(error).splitlines()[-1]}"
         ) from error
-    return LoadedModel(model.eval(), card, file, sha256)
 
 
 def _graph_model(

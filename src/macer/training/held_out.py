@@ -23,21 +23,31 @@ def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     return split.part(0, trained), split.part(trained) if recipe.held_out else None
 
 
-def check_held_out(target: str, weights: Path | None = None) -> TrainRecipe:
-    """The recipe of a run that held images out; other models may have seen them and are refused."""
+def check_held_out(target: str, weights: Path | None = None) -> int:
+    """The number of images that a run held out; other models may have seen them and are refused.
+
+    Of an ensemble, the images that all of its members held out.
+    """
     run = Run(Path(target))
     if weights is not None or in_zoo(target) or not run.folder.is_dir():
         raise Mistake(
             f"held_out needs a run folder, which says what it held out, got {weights or target}; "
             "name the run, or leave out --held-out"
         )
-    recipe = run.read_recipe()
-    if not recipe.held_out:
-        raise Mistake(
-            f"held_out needs a run that held images out, got {target}; train it with --held-out N"
-        )
-    check_teachers(recipe)
-    return recipe
+    recipes = _recipes(run)
+    for learner, recipe in recipes.items():
+        if not recipe.held_out:
+            raise Mistake(
+                f"held_out needs a run that held images out, got {learner}; train it with "
+                "--held-out N"
+            )
+        check_teachers(recipe)
+    return min(recipe.held_out for recipe in recipes.values())
+
+
+def _recipes(run: Run) -> dict[Path, TrainRecipe]:
+    """The recipe of a run, by its folder; of an ensemble, those of its members."""
+    return {learner.folder: learner.read_recipe() for learner in run.learners()}
 
 
 def check_teachers(
@@ -52,15 +62,16 @@ def check_teachers(
     for field in fields:
         if name := named.get(field):
             run = Run(Path(name))
-            teacher = run.read_recipe() if run.manifest.is_file() else None
-            if teacher is None or teacher.held_out < recipe.held_out:
+            teachers = _recipes(run).values() if run.manifest.is_file() else []
+            if min((each.held_out for each in teachers), default=-1) < recipe.held_out:
                 raise Mistake(
                     f"{field} must be a run that held out at least {recipe.held_out} images too, "
                     f"got {name}; train it with --held-out {recipe.held_out}"
                 )
             if name in pupils:
                 raise Mistake(f"{field} must not learn from itself, got {name}; name another run")
-            check_teachers(teacher, pupils=pupils | {name})
+            for each in teachers:
+                check_teachers(each, pupils=pupils | {name})
 
 
 def first_held_out(target: str, split: Split) -> int:
@@ -69,11 +80,12 @@ def first_held_out(target: str, split: Split) -> int:
     Args:
         split: the training images of the run; others are refused.
     """
-    recipe = check_held_out(target)
-    expected, sha256 = Run(Path(target)).read_manifest()["data_sha256"], fingerprint(split)
-    if sha256 != expected:
-        raise Mistake(
-            f"held_out needs the training images of {target}, of SHA-256 {expected[:16]}…, got "
-            f"{sha256[:16]}…; correct --dataset or --data"
-        )
-    return len(split.images) - recipe.held_out
+    held_out, sha256 = check_held_out(target), fingerprint(split)
+    for learner in Run(Path(target)).learners():
+        expected = learner.read_manifest()["data_sha256"]
+        if sha256 != expected:
+            raise Mistake(
+                f"held_out needs the training images of {learner.folder}, of SHA-256 "
+                f"{expected[:16]}…, got {sha256[:16]}…; correct --dataset or --data"
+            )
+    return len(split.images) - held_out
