@@ -2328,6 +2328,30 @@ MUTANTS = {
         "experiments/test_leaderboard.py",
         slow=True,
     ),
+    "a standard error over images alone of several seeds": Mutant(
+        "reporting/seeds.py",
+        "math.hypot(images, error_of_mean(np.asarray(acrs))) if",
+        "images if",
+        "reporting/test_seeds.py",
+    ),
+    "the best seed taken for the median": Mutant(
+        "reporting/seeds.py",
+        "by_acr[(len(by_acr) - 1) // 2]",
+        "by_acr[-1]",
+        "reporting/test_seeds.py",
+    ),
+    "a mean of several seeds by the first seed's log": Mutant(
+        "reporting/seeds.py",
+        "gain = contributions(own)[in_own]",
+        "gain = contributions(own[:1])[in_own]",
+        "reporting/test_seeds.py",
+    ),
+    "counts read by the bound that they were drawn for": Mutant(
+        "experiments/other_bound.py",
+        "alpha=log.alpha, bound=bound,",
+        "alpha=log.alpha, bound=log.bound,",
+        "audit/test_rescore.py::test_the_logs_of_the_repository_have_the_figures_that_are_quoted",
+    ),
     "a published log with radii that n does not allow": Mutant(
         "experiments/leaderboard.py",
         "> ceiling * PRINTED",
