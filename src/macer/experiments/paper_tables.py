@@ -9,6 +9,7 @@ from macer.experiments.paper_logs import ShownLog
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.reporting.curves import conditions
+from macer.reporting.leaderboard import Reading
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import (
     Difference,
@@ -76,11 +77,23 @@ def _times(entries: Sequence[Reproduction]) -> Cells:
     return _with_ends(header, lines, ends, entries)
 
 
-_PAPERS_END = ["500", ""]
+CHOSEN = (
+    "† The same counts by the runner-up bound, which was chosen after they were drawn: not "
+    "certificates at level α."
+)
+_PAPERS_END = ["", "500", ""]
+_RUNNER_UP = "runner-up †"
 
 
 def _end(row: ShownLog) -> list[str]:
-    return [images_of_log(row.log), row.differs]
+    reading = _reading(row)
+    return [f"{reading.acr:.3f} †" if reading else "", images_of_log(row.log), row.differs]
+
+
+def _reading(row: ShownLog) -> Reading | None:
+    """A log's ACR by the runner-up's bound."""
+    other = row.runner_up
+    return Reading(average_certified_radius(other), standard_error(other)) if other else None
 
 
 def _with_ends(
@@ -89,11 +102,22 @@ def _with_ends(
     ends: list[list[str]],
     entries: Sequence[Reproduction],
 ) -> Cells:
-    """With the images and the differences of each line, where some are of other models."""
+    """With the images and the differences of each line, where some are of other models.
+
+    Beside ACR stands that by the runner-up's bound, where a log has counts.
+    """
     if not any(entry.shipped for entry in entries):
         return header, lines
-    longer = [[*line, *end] for line, end in zip(lines, ends, strict=True)]
-    return [*header, "images", "what differs"], longer
+    place = header.index("ACR") + 1
+    others = [[end[0]] for end in ends]
+    title = [_RUNNER_UP]
+    if not any(other for [other] in others):
+        others, title = [[] for _ in ends], []
+    longer = [
+        [*line[:place], *other, *line[place:], *end[1:]]
+        for line, other, end in zip(lines, others, ends, strict=True)
+    ]
+    return [*header[:place], *title, *header[place:], "images", "what differs"], longer
 
 
 def _papers_time(row: Row) -> list[str]:
@@ -176,6 +200,7 @@ class ShippedScores:
     seconds: float | None
     about: str  # whose model it is, or in what its training differs
     gain: Difference | None  # over the authors' model on the same images
+    runner_up: Reading | None  # of the same counts by the bound chosen afterwards
 
 
 def models(item: Item, entries: Sequence[Reproduction]) -> list[Model]:
@@ -204,6 +229,7 @@ def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
                 seconds=one.seconds,
                 about=one.about,
                 gain=one.gain,
+                runner_up=_reading(one),
             )
             for one in entry.shipped
         ),
@@ -219,6 +245,8 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
+    if any(one.runner_up for entry in entries for one in entry.shipped):
+        papers += f" {CHOSEN}"
     of_logs = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
     return [papers, *of_logs, *_reasons(entries)]
 
