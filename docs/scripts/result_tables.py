@@ -202,9 +202,9 @@ def readme_notes() -> str:
     seeds = "One seed each."
     if max(counts) > 1:
         which = f"{max(counts)}" if len(set(counts)) == 1 else ", ".join(map(str, counts))
-        seeds = f"Means of {which} seeds, ± over images and seeds."
+        seeds = f"Means of {which} seeds, ± over these too."
     lost = [f"at σ {setting(sigma)} {text}" for sigma in SIGMAS if (text := _lost(sigma))]
-    return f"{seeds} Fewer than one in twenty right: {', '.join(lost) or 'no class'}."
+    return f"{seeds} Under 5% right: {', '.join(lost) or 'no class'}."
 
 
 def _lost(sigma: float) -> str:
@@ -214,7 +214,7 @@ def _lost(sigma: float) -> str:
         return lost_classes(logs[0])
     names = classes_of("cifar10")
     found = Counter(names[one.label] for log in logs.values() for one in given_up(log))
-    return ", ".join(f"{name} ({count} of {len(logs)} seeds)" for name, count in found.items())
+    return ", ".join(f"{name} ({count} of {len(logs)})" for name, count in found.items())
 
 
 def records() -> str:
