@@ -1803,6 +1803,18 @@ MUTANTS = {
         "if header.size[1] != width:",
         "data/test_image_folder.py::test_images_of_another_height_alone_are_refused",
     ),
+    "scans at odd places of a file not counted": Mutant(
+        "data/photograph.py",
+        "for odd in (0, 1))",
+        "for odd in (0,))",
+        "data/test_photograph.py",
+    ),
+    "the first image of each task alone": Mutant(
+        "training/batches.py",
+        "for pixels, number in zip(out, numbers, strict=True):",
+        "for pixels, number in zip(out[:1], numbers[:1], strict=True):",
+        "training/test_batches.py",
+    ),
     "photographs taken as they lie": Mutant(
         "data/photograph.py",
         "upright = _upright(loaded, turn)",
