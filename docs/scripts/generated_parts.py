@@ -12,7 +12,7 @@ from typing import Any
 from browser_files import runtime_is_here
 from docstring_parser import Docstring, parse, parse_from_object
 from paper_chapter import paper
-from result_tables import code, objectives, records, scores, table
+from result_tables import code, objectives, records, scores, seeds, table
 
 import macer
 from macer.cli.app import command_line
@@ -211,6 +211,7 @@ PARTS: dict[str, Callable[[], str]] = {
         packages,
         layers,
         records,
+        seeds,
         objectives,
         scores,
         paper,

@@ -30,7 +30,11 @@ def _paper_item(item: Item) -> str:
         text += f"![{number}: {item.title}](../{PAPER_PICTURES}/{item.name}.svg)\n\n"
     header, rows = paper_tables.cells(item, entries)
     # What is read first stands where a narrow window shows it.
-    first = [name for name in ("model", "σ", "data set", "of", "ACR", WIDE) if name in header]
+    first = [
+        name
+        for name in ("model", "σ", "data set", "of", "ACR", "runner-up †", WIDE)
+        if name in header
+    ]
     order = [header.index(name) for name in [*first, *(h for h in header if h not in first)]]
     kept = [[row[i] for i in order] for row in rows]
     text += table([WIDE_HEAD if header[i] == WIDE else header[i] for i in order], kept) + "\n"

@@ -2,41 +2,40 @@
 
 python docs/scripts/result_tables.py
 
-prints the table of README.md, which a test compares with what stands there.
+prints the table of README.md and what stands below it of seeds and classes; a test compares them
+with what stands there. A recipe's figures are means over the seeds whose logs lie in results/:
+cifar10-0.50-record.tsv.gz is of seed 0, cifar10-0.50-record-seed-1.tsv.gz of seed 1.
 """
 
-import csv
-import gzip
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from macer.data.sets import classes_of
-from macer.reporting.classes import class_text
-from macer.reporting.leaderboard import Entry, board, entries
+from macer.experiments.other_bound import OTHER, by_bound
+from macer.reporting.leaderboard import Entry, Seeds, entries, seeds_of
 from macer.reporting.logs import CertificateLog, read_log
 from macer.reporting.scores import (
     Difference,
     average_certified_radius,
     certified_accuracy,
     given_up,
-    paired_difference,
     standard_error,
 )
-from macer.reporting.texts import setting, thousands
-from macer.smoothing.bounds import bound_named
-from macer.smoothing.confidence import radius_lower
-from macer.smoothing.tally import Tally
+from macer.reporting.seeds import OverSeeds, mean_difference, over_seeds, seed_files
+from macer.reporting.texts import setting, signed_with_error, thousands, with_error
 from macer.system.text import unbroken
 
 RESULTS = Path(__file__).parents[2] / "results"
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 SIGMAS = (0.25, 0.5, 1.0)
-BOUNDS = ("clopper-pearson", "runner-up")
+KEYS = ("record", "fast")  # our recipes of CIFAR-10 with several seeds, by their folders
+SUN = "sun"  # the best published method
+MAKE = "python -m macer.experiments.leaderboard results/published FOLDER"
 
 # Objectives of the logs of MNIST, with the ACRs of the authors' logs (smoothing-catrs) by σ.
 OBJECTIVES = {
@@ -63,53 +62,31 @@ def code(value: object) -> str:
 # figures
 
 
-@cache
+_read = cache(read_log)
+
+
 def log_of(name: str) -> CertificateLog:
     """A log of results/ by its name."""
-    return read_log(RESULTS / f"{name}.tsv.gz")
+    return _read(RESULTS / f"{name}.tsv.gz")
 
 
 def acr(name: str) -> str:
     """ACR with its standard error over the images."""
-    log = log_of(name)
-    return f"{average_certified_radius(log):.3f} ± {standard_error(log):.3f}"
+    return with_error(average_certified_radius(log_of(name)), standard_error(log_of(name)))
 
 
-def lower(name: str, published: str, sign: str = "") -> str:
-    """How much lower a published log's ACR is on the same images, paired."""
-    return _difference(paired_difference(log_of(name), log_of(f"published/{published}")), sign)
-
-
-def _difference(difference: Difference, sign: str) -> str:
-    gain = f"{difference.difference:{sign}.3f}".replace("-", "−")
-    return f"{gain} ± {difference.standard_error:.3f}"
-
-
-@cache
 def by_both_bounds(name: str) -> tuple[float, float] | None:
     """ACR by Clopper and Pearson's bound and by the runner-up's, from the counts of a log alone."""
-    with gzip.open(RESULTS / f"{name}.tsv.gz", "rt", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    if "counts" not in rows[0] or not all(row["counts"] for row in rows):
-        return None
-    votes = torch.tensor([list(map(int, row["counts"].split(","))) for row in rows])
-    selected, label = (
-        torch.tensor([int(row[key]) for row in rows]) for key in ("selected", "label")
-    )
-    n, alpha, sigma = (float(rows[0][key]) for key in ("n", "alpha", "sigma"))
-    acrs = []
-    for bound in BOUNDS:
-        tally = Tally(votes, votes, votes)
-        p_a, p_b = bound_named(bound).probabilities(tally, selected, int(n), alpha)
-        radius = radius_lower(p_a, sigma, p_b)
-        acrs.append(float(np.mean(radius * (selected == label).numpy())))
-    return acrs[0], acrs[1]
+    file = RESULTS / f"{name}.tsv.gz"
+    logs = [by_bound(file, bound) for bound in ("clopper-pearson", OTHER)]
+    acrs = [average_certified_radius(log) for log in logs if log is not None]
+    return (acrs[0], acrs[1]) if len(acrs) == 2 else None
 
 
 def runner_up(name: str) -> str:
     """ACR of the same counts by the runner-up's bound; nothing for a log without them."""
-    both = by_both_bounds(name)
-    return "" if both is None else f"{both[1]:.3f} †"
+    other = by_bound(RESULTS / f"{name}.tsv.gz")
+    return "" if other is None else f"{average_certified_radius(other):.3f} †"
 
 
 def _entry(key: str) -> Entry:
@@ -117,9 +94,74 @@ def _entry(key: str) -> Entry:
     return entry
 
 
+# seeds
+
+
+def trainings(key: str, sigma: float) -> dict[int, Path]:
+    """The logs of one of our recipes of CIFAR-10, by seed."""
+    return seed_files(RESULTS, f"cifar10-{sigma:.2f}-{key}")
+
+
+def _logs(key: str, sigma: float) -> dict[int, CertificateLog]:
+    return {seed: _read(file) for seed, file in trainings(key, sigma).items()}
+
+
+def _mean(key: str, sigma: float) -> OverSeeds:
+    return over_seeds(_logs(key, sigma))
+
+
+def _other_mean(key: str, sigma: float) -> str:
+    """The mean of the seeds' ACRs by the runner-up's bound."""
+    others = [by_bound(file) for file in trainings(key, sigma).values()]
+    return f"{np.mean([average_certified_radius(log) for log in others if log]):.3f} †"
+
+
+def _to(key: str, sigma: float, other: str) -> Difference:
+    """The mean of the seeds' ACRs minus that of a published log, on the same images, paired."""
+    if other == SUN:
+        return _stored(key, sigma).to_best
+    return mean_difference(_logs(key, sigma), log_of(f"published/{other}_sigma{sigma}"))
+
+
+def _stored(key: str, sigma: float) -> Seeds:
+    """What the leaderboard has of a recipe's seeds, if it was made from the logs that are here."""
+    stored, acrs = seeds_of(key, sigma, SUN), _mean(key, sigma).acrs
+    if len(acrs) != len(stored.mean.acrs) or not np.allclose(stored.mean.acrs, acrs, atol=1e-6):
+        raise SystemExit(f"the leaderboard's figures must be of the logs in {RESULTS}: {MAKE}")
+    return stored
+
+
+def _gain(difference: Difference) -> str:
+    return signed_with_error(difference.difference, difference.standard_error)
+
+
+def _lower(key: str, sigma: float, other: str) -> str:
+    """How much lower a published log's ACR is."""
+    return with_error(*_to(key, sigma, other)[:2])
+
+
+def _count(key: str, sigma: float) -> str:
+    """How many seeds: one seed, or the mean of several."""
+    count = len(trainings(key, sigma))
+    return "one seed" if count == 1 else f"mean of {count} seeds"
+
+
+def _seconds(key: str, sigma: float) -> list[str]:
+    """The seconds of each seed's training; ? where entries.toml does not have them."""
+    known = [_entry(key).seconds_at(sigma, seed) for seed in trainings(key, sigma)]
+    return ["?" if seconds is None else f"{seconds:g}" for seconds in known]
+
+
 def _training(key: str, sigma: float) -> str:
-    entry = _entry(key)
-    return f"{entry.seconds[str(sigma)]:g} s, one {entry.hardware}"
+    """What one training took, the mean over the seeds."""
+    known = [_entry(key).seconds_at(sigma, seed) for seed in trainings(key, sigma)]
+    return f"{np.mean([each for each in known if each]):.0f} s, one {_entry(key).hardware}"
+
+
+def lost_classes(log: CertificateLog) -> str:
+    """The classes of CIFAR-10 with fewer than one image in twenty right, and how many are."""
+    names = classes_of("cifar10")
+    return ", ".join(f"{names[c.label]} ({c.correct} of {c.images})" for c in given_up(log))
 
 
 # tables
@@ -128,20 +170,21 @@ def _training(key: str, sigma: float) -> str:
 def readme_table() -> str:
     """The results of README.md."""
     macer = _entry("macer")
-    hours = f"{macer.seconds['0.5'] / 3600:.1f} hours of a {macer.hardware}"
+    hours = f"{(macer.seconds_at(0.5) or 0) / 3600:.1f} hours of a {macer.hardware}"
     rows = []
-    for key, sigma in (*(("record", sigma) for sigma in SIGMAS), ("fast", 0.5)):
-        name = f"cifar10-{sigma:.2f}-{key}"
-        to_macer = lower(name, f"macer_sigma{sigma}")
+    for key, sigma in _readme_rows():
+        to_macer = _lower(key, sigma, "macer")
         if key == "fast":
             row, text = ", MACER's radius term", f"MACER's log, after {hours}, {to_macer} lower"
         elif rows:
-            row, text = "", f"Sun et al. {below_best(key, sigma)} lower, MACER {to_macer}"
+            row, text = "", f"Sun et al. {_lower(key, sigma, SUN)} lower, MACER {to_macer}"
         else:
-            text = f"the best published log, Sun et al.'s, is {below_best(key, sigma)} lower"
+            text = f"the best published log, Sun et al.'s, is {_lower(key, sigma, SUN)} lower"
             row, text = "", f"{text}, MACER's {to_macer}"
         row = code(f"{key}/cifar10-{sigma:.2f}") + row
-        rows.append((row, f"**{acr(name)}**; {text}", runner_up(name), _training(key, sigma)))
+        mean = _mean(key, sigma)
+        radius = f"**{with_error(mean.acr, mean.standard_error)}**; {text}"
+        rows.append((row, radius, _other_mean(key, sigma), _training(key, sigma)))
     log = log_of("cifar10-0.50-record")
     images = f"every 5th test image ({thousands(len(log.idx))})"
     head = f"CIFAR-10, {images}, n = {thousands(log.n)}, α = {log.alpha}"
@@ -149,39 +192,87 @@ def readme_table() -> str:
     return unbroken(table((head, *bounds, "training"), rows))
 
 
-def below_best(key: str, sigma: float, sign: str = "") -> str:
-    """How much lower Sun et al., the best published method, is, as the leaderboard has it."""
-    shown = board(sigma, "every-5th")
-    assert shown.best == "sun"
-    [row] = [row for row in shown.rows if row.method == key]
-    assert row.to_best is not None
-    return _difference(row.to_best, sign)
+def _readme_rows() -> list[tuple[str, float]]:
+    return [*(("record", sigma) for sigma in SIGMAS), ("fast", 0.5)]
+
+
+def readme_notes() -> str:
+    """What README.md says of seeds, and of classes that the records give up."""
+    counts = [len(trainings(key, sigma)) for key, sigma in _readme_rows()]
+    seeds = "One seed each."
+    if max(counts) > 1:
+        which = f"{max(counts)}" if len(set(counts)) == 1 else ", ".join(map(str, counts))
+        seeds = f"Means of {which} seeds, ± over these too."
+    lost = [f"at σ {setting(sigma)} {text}" for sigma in SIGMAS if (text := _lost(sigma))]
+    return f"{seeds} Under 5% right: {', '.join(lost) or 'no class'}."
+
+
+def _lost(sigma: float) -> str:
+    """The classes that the record gives up: of one seed its counts, of several how many do."""
+    logs = _logs("record", sigma)
+    if len(logs) == 1:
+        return lost_classes(logs[0])
+    names = classes_of("cifar10")
+    found = Counter(names[one.label] for log in logs.values() for one in given_up(log))
+    return ", ".join(f"{name} ({count} of {len(logs)})" for name, count in found.items())
 
 
 def records() -> str:
-    """The records and the fast models, and their differences to published logs."""
-    rows, names = [], classes_of("cifar10")
-    for key in ("record", "fast"):
+    """The records and the fast models over their seeds, and differences to published logs."""
+    rows = []
+    for key in KEYS:
         for sigma in SIGMAS:
-            name, at = f"cifar10-{sigma:.2f}-{key}", f"sigma{sigma}"
-            log = log_of(name)
-            lost = [
-                class_text(c.label, names, f"{c.correct} of {c.images} right")
-                for c in given_up(log)
-            ]
+            mean = _mean(key, sigma)
+            accuracies = [certified_accuracy(log, [0.0])[0] for log in _logs(key, sigma).values()]
             rows.append(
                 (
-                    code(f"{key}/cifar10-{sigma:.2f}"), f"**{acr(name)}**", runner_up(name),
-                    below_best(key, sigma, sign="+"),
-                    *(lower(name, f"{other}_{at}", sign="+") for other in ("cat-rs", "macer")),
-                    f"{certified_accuracy(log, [0.0])[0]:.3f}", "; ".join(lost),
-                    _training(key, sigma),
+                    code(f"{key}/cifar10-{sigma:.2f}"),
+                    f"**{with_error(mean.acr, mean.standard_error)}**", _other_mean(key, sigma),
+                    _count(key, sigma), "" if mean.spread is None else f"{mean.spread:.3f}",
+                    *(_gain(_to(key, sigma, other)) for other in (SUN, "cat-rs", "macer")),
+                    f"{np.mean(accuracies):.3f}",
                 )
             )  # fmt: skip
     head = (
-        "recipe", "ACR, Cohen et al.'s bound", "runner-up's",
-        "− Sun et al.'s log", "− CAT-RS' log", "− MACER's log",
-        "accuracy", "classes given up", "training",
+        "recipe", "ACR, Cohen et al.'s bound", "runner-up's", "seeds", "s over seeds",
+        "− Sun et al.'s log", "− CAT-RS' log", "− MACER's log", "accuracy",
+    )  # fmt: skip
+    return f"{table(head, rows)}\n{_over_all_images()}\n"
+
+
+def _over_all_images() -> str:
+    """What the record at σ 1 makes of all test images, by CAT-RS' log of them."""
+    whole = log_of("published/cat-rs_sigma1.0")
+    to_cat_rs = _to("record", 1.0, "cat-rs")
+    both = average_certified_radius(whole) + to_cat_rs.difference
+    error = with_error(both, to_cat_rs.standard_error)
+    return (
+        f"The record at σ 1 makes about {error} over all test images, by CAT-RS' log of them and "
+        "the difference."
+    )
+
+
+def seeds() -> str:
+    """Each training of the records and the fast models."""
+    rows = []
+    for key in KEYS:
+        for sigma in SIGMAS:
+            mean, zoo, files = _mean(key, sigma), _stored(key, sigma).zoo, trainings(key, sigma)
+            for (seed, file), seconds in zip(files.items(), _seconds(key, sigma), strict=True):
+                name, log = file.name.removesuffix(".tsv.gz"), _read(file)
+                marks = ["median"] if len(files) > 1 and seed == mean.median else []
+                marks += ["in the zoo"] if seed == zoo else []
+                rows.append(
+                    (
+                        code(f"{key}/cifar10-{sigma:.2f}"), str(seed), acr(name), runner_up(name),
+                        f"{certified_accuracy(log, [0.0])[0]:.3f}", lost_classes(log) or "none",
+                        seconds, ", ".join(marks),
+                    )
+                )  # fmt: skip
+    hardware = _entry(KEYS[0]).hardware
+    head = (
+        "recipe", "seed", "ACR, Cohen et al.'s bound", "runner-up's", "accuracy",
+        "classes with fewer than 5% right", f"training, s of one {hardware}", "",
     )  # fmt: skip
     return table(head, rows)
 
@@ -213,4 +304,4 @@ def scores() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(readme_table())
+    sys.stdout.write(f"{readme_table()}\n{readme_notes()}\n")

@@ -4,12 +4,16 @@ import contextlib
 import io
 import struct
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from data_files import refused
 from PIL import Image, ImageFile
 
+from macer.data import photograph
 from macer.data.photograph import read_image, read_photograph, traits
 from macer.system.errors import Mistake
 
@@ -217,7 +221,39 @@ def test_of_a_camera_s_two_pictures_in_one_file_the_first_is_read(tmp_path):
     assert np.array_equal(read_image(file, channels=3), alone)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_small_file_is_read_at_once_and_a_large_one_in_pieces(tmp_path, monkeypatch, at_once):
+    file = saved(tmp_path, picture((200, 200)), "a.jpg")
+    reads: list[int] = []
+    opened = photograph.opened
+
+    @contextlib.contextmanager
+    def counted(path: Path, *, limit: int) -> Iterator[SimpleNamespace]:
+        with opened(path, limit=limit) as stream:
+            read = stream.read
+            yield SimpleNamespace(
+                read=lambda *size: reads.append(1) or read(*size),
+                fileno=stream.fileno, seek=stream.seek, tell=stream.tell,
+            )  # fmt: skip
+
+    monkeypatch.setattr(photograph, "opened", counted)
+    if not at_once:
+        monkeypatch.setattr(photograph, "_READ_AT_ONCE", file.stat().st_size - 1)
+    pixels = read_image(file, channels=3)
+    assert np.array_equal(pixels, np.asarray(Image.open(file)).transpose(2, 0, 1))
+    assert (len(reads) == 1) == at_once
+
+
 # refusal
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_scans_are_counted_at_even_and_at_odd_places(tmp_path, shift):
+    scan = b"\xff\xda\x00\x0c\x03" + bytes(10 + shift)  # of an even or an odd length
+    content = saved(tmp_path, picture((64, 64)), "a.jpg").read_bytes()
+    (tmp_path / "b.jpg").write_bytes(content[:-2] + 60 * scan + content[-2:])
+    with refused("b.jpg must have at most 50 scans, got 61; save it again"):
+        read_image(tmp_path / "b.jpg", channels=3)
 
 
 def test_a_photograph_too_narrow_to_be_fitted_is_refused(tmp_path):

@@ -13,7 +13,7 @@ from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.data.sets import Rules, Split
 from macer.experiments import compare as comparison
-from macer.experiments.compare import Entry, cells, compare, contributions, notes, passes_of
+from macer.experiments.compare import Entry, cells, compare, notes, passes_of
 from macer.losses import LOSSES
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
 from macer.reporting.logs import CertificateLog, read_log
@@ -66,11 +66,6 @@ def test_with_one_seed_the_table_is_the_reports():
     gain, error, _ = paired_difference(second, first)
     assert rows[1][3].lstrip("+") == with_error(gain, error)
     assert rows[0][3] == ""
-
-
-def test_an_images_contribution_is_the_mean_over_the_seeds():
-    logs = log_of([0, 1, -1], [0.5, 0.25, 0.0]), log_of([0, 0, 0], [1.0, 0.5, 0.25])
-    np.testing.assert_allclose(contributions(entry("a", *logs)), [0.75, 0.25, 0.125])
 
 
 def test_seeds_of_the_same_quality_make_the_standard_error_smaller():

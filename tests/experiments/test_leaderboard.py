@@ -28,7 +28,7 @@ def macer() -> CertificateLog:
 def test_the_stored_figures_follow_from_the_logs():
     shipped, others = figures(PUBLISHED)
     assert text_of(shipped) == (FOLDER / "figures.json").read_text("utf-8")
-    assert others["scores"] == others["differences"] == []
+    assert all(others[name] == [] for name in leaderboard.LISTS)
     stored = json.loads((FOLDER / "figures-only.json").read_text("utf-8"))
     assert stored["about"] == others["about"]
 
@@ -68,8 +68,8 @@ def test_logs_of_a_folder_without_a_licence_stay_apart(tmp_path, monkeypatch, ma
 
 
 def test_without_that_folder_only_the_shipped_figures_are_written(tmp_path, monkeypatch):
-    empty = {"about": "b", "scores": [], "differences": []}
-    made = ({"about": "a", "scores": [{"a": 1}], "differences": []}, empty)
+    empty = {"about": "b", **{name: [] for name in leaderboard.LISTS}}
+    made = ({**empty, "scores": [{"a": 1}]}, empty)
     monkeypatch.setattr(leaderboard, "figures", lambda *_: made)
     written = {}
     monkeypatch.setattr(leaderboard, "write_file", lambda file, text: written.update({file: text}))

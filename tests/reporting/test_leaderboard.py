@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from macer.data.selection import Selection
+from macer.experiments.other_bound import by_bound
 from macer.reporting import leaderboard
 from macer.reporting.leaderboard import Score, board, boards, entries, other_leagues, ranked
 from macer.reporting.logs import read_log, select
+from macer.reporting.scores import average_certified_radius, certified_accuracy
 from macer.reporting.tables import RADII, tabulate
 from macer.runs.zoo import shipped_certificates, zoo_names
 from macer.system.errors import Mistake
@@ -155,6 +157,20 @@ def test_both_bounds_of_ours():
     assert [round(row.runner_up.acr, 3) for row in record] == [0.575, 0.792, 0.888]
     assert [row.seconds for row in record] == [405, 391, 399]
     assert row_of("macer", 0.5).seconds == pytest.approx(61.6 * 3600)
+
+
+def test_what_stands_beside_other_leagues_is_computed_from_our_log_by_both_bounds():
+    said = {model.name: model.beside for model in other_leagues()}
+    file = shipped_certificates("zoo:cifar10-0.50-record") / "certificates.tsv"
+    logs = read_log(file), by_bound(file)
+    acrs = [average_certified_radius(select(log, Selection(skip=20))) for log in logs]
+    assert said["Ensemble of ten ResNet-110"].endswith(
+        "ACR {:.3f}, {:.3f} † by the runner-up's bound".format(*acrs)
+    )
+    shares = [share for log in logs for share in certified_accuracy(log, [0.5, 1.0])]
+    assert said["Dual randomized smoothing"].endswith(
+        "{:.3f} and {:.3f}, {:.3f} and {:.3f} †".format(*shares)
+    )
 
 
 def test_boards_of_one_sigma_or_kind_of_images():

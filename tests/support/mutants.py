@@ -1848,6 +1848,18 @@ MUTANTS = {
         "if header.size[1] != width:",
         "data/test_image_folder.py::test_images_of_another_height_alone_are_refused",
     ),
+    "scans at odd places of a file not counted": Mutant(
+        "data/photograph.py",
+        "for odd in (0, 1))",
+        "for odd in (0,))",
+        "data/test_photograph.py",
+    ),
+    "the first image of each task alone": Mutant(
+        "training/batches.py",
+        "for pixels, number in zip(out, numbers, strict=True):",
+        "for pixels, number in zip(out[:1], numbers[:1], strict=True):",
+        "training/test_batches.py",
+    ),
     "photographs taken as they lie": Mutant(
         "data/photograph.py",
         "upright = _upright(loaded, turn)",
@@ -2372,6 +2384,30 @@ MUTANTS = {
         "other = select(log, ",
         "experiments/test_leaderboard.py",
         slow=True,
+    ),
+    "a standard error over images alone of several seeds": Mutant(
+        "reporting/seeds.py",
+        "math.hypot(images, error_of_mean(np.asarray(acrs))) if",
+        "images if",
+        "reporting/test_seeds.py",
+    ),
+    "the best seed taken for the median": Mutant(
+        "reporting/seeds.py",
+        "by_acr[(len(by_acr) - 1) // 2]",
+        "by_acr[-1]",
+        "reporting/test_seeds.py",
+    ),
+    "a mean of several seeds by the first seed's log": Mutant(
+        "reporting/seeds.py",
+        "gain = contributions(own)[in_own]",
+        "gain = contributions(own[:1])[in_own]",
+        "reporting/test_seeds.py",
+    ),
+    "counts read by the bound that they were drawn for": Mutant(
+        "experiments/other_bound.py",
+        "alpha=log.alpha, bound=bound,",
+        "alpha=log.alpha, bound=log.bound,",
+        "audit/test_rescore.py::test_the_logs_of_the_repository_have_the_figures_that_are_quoted",
     ),
     "a published log with radii that n does not allow": Mutant(
         "experiments/leaderboard.py",

@@ -100,7 +100,9 @@ def test_an_image_is_another_part_of_its_file_in_each_epoch(imagenet):
 
 
 @pytest.mark.parametrize("batches", [1, 4, 5, 9])
-def test_every_batch_comes_once_and_in_its_order(imagenet, batches):
+@pytest.mark.parametrize("together", [1, 3, 8])
+def test_every_batch_comes_once_and_in_its_order(imagenet, monkeypatch, batches, together):
+    monkeypatch.setattr(training_batches, "TOGETHER", together)
     images = load("imagenet", "train", imagenet).images
     pixels, order = np.asarray(images), np.arange(batches * 4) * 5 % 12
     feed = Streamed(images, recipe_of(), torch.device("cpu"), recipe_of().batch)

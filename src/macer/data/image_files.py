@@ -155,8 +155,13 @@ def _box(left: int, top: int, width: int, height: int) -> Box:
     return left, top, left + width, top + height
 
 
-def _channels_first(image: object) -> np.ndarray:
-    return np.asarray(image).transpose(2, 0, 1)
+def _channels_first(image: "Image.Image") -> np.ndarray:
+    """(3, height, width) uint8; each channel by itself takes a third of the time of a transpose."""
+    pixels = np.empty((3, image.height, image.width), np.uint8)
+    for channel, name in zip(pixels, "RGB", strict=True):
+        content = image.tobytes("raw", name)
+        channel[:] = np.frombuffer(content, np.uint8).reshape(channel.shape)
+    return pixels
 
 
 def read_image_files(paths: Sequence[Path]) -> Split:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ THREADS = min(_CORES or 1, 32)
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 _AN_IMAGE = "PNG, JPEG, WebP, BMP or TIFF image"
 _LARGEST_FILE = 1 << 28  # bytes of an image
+_READ_AT_ONCE = 1 << 22  # bytes of an image; several are read at a time
 _MAX_SCANS = 50  # of a JPEG; each scan decodes all its pixels, and about ten are usual
 _LARGE_IMAGE = 1 << 22  # pixels; decoding takes about 14 bytes for each of them
 _LARGE_IMAGES = threading.Lock()  # one large image is decoded at a time
@@ -70,7 +71,7 @@ def opened_image(
     most = LARGEST_IMAGE if most is None else most
     with opened(file, limit=_LARGEST_FILE) if content is None else BytesIO(content) as stream:
         try:
-            image = Image.open(stream, formats=_FORMATS)
+            image = Image.open(_in_memory(stream), formats=_FORMATS)
         except Image.DecompressionBombError as error:
             raise Mistake(f"{file} must have at most {most:,} pixels: {error}") from error
         except Exception as error:  # a damaged header can raise anything
@@ -79,6 +80,17 @@ def opened_image(
         _check_image(image, most)
         with _LARGE_IMAGES if image.width * image.height > _LARGE_IMAGE else nullcontext():
             yield image
+
+
+def _in_memory(stream: BinaryIO) -> BinaryIO:
+    """The stream, a small file's bytes read at once.
+
+    Each call to the system lets go of Python's lock, for which other threads then wait in turn.
+    """
+    if isinstance(stream, BytesIO):
+        return stream
+    size = os.fstat(stream.fileno()).st_size
+    return BytesIO(stream.read(size)) if size <= _READ_AT_ONCE else stream
 
 
 def _check_image(image: "ImageFile.ImageFile", most: int) -> None:
@@ -137,7 +149,10 @@ def _scans(image: "ImageFile.ImageFile") -> int:
         return 0
     size = image.fp.seek(0, os.SEEK_END)
     image.fp.seek(0)  # Pillow itself seeks to the pixels
-    return image.fp.read(min(size, _LARGEST_FILE)).count(b"\xff\xda")
+    content = image.fp.read(min(size, _LARGEST_FILE))
+    # FF DA at even places and at odd ones; bytes.count takes eight times as long.
+    pairs = (np.frombuffer(content, "<u2", (len(content) - odd) // 2, odd) for odd in (0, 1))
+    return int(sum(np.count_nonzero(each == 0xDAFF) for each in pairs))
 
 
 def traits(file: Path) -> Traits:

@@ -18,12 +18,12 @@ from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.reporting.scores import Difference, average_certified_radius, error_of_mean
+from macer.reporting.seeds import contributions
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import setting, signed_with_error, thousands, with_error
 from macer.runs.names import HELD_OUT
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
-from macer.smoothing.confidence import Floats
 from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.training.held_out import check_teachers, hold_out
@@ -191,11 +191,6 @@ def _seconds(recipe: TrainRecipe, run: Path) -> float:
     return float(np.median(epoch_seconds(Run(run).read_metrics(), recipe)))
 
 
-def contributions(entry: Entry) -> Floats:
-    """The contribution of each image to ACR, radius · 1[predict = label], averaged over seeds."""
-    return np.asarray(np.mean([log.radius * log.correct for log in entry.logs], axis=0))
-
-
 @dataclass(frozen=True)
 class Score:
     """A recipe's figures, over the images of all its seeds."""
@@ -219,7 +214,8 @@ def scores(entries: Sequence[Entry]) -> list[Score]:
 
 
 def _score(entry: Entry, first: Entry) -> Score:
-    values, gain = contributions(entry), contributions(entry) - contributions(first)
+    values = contributions(entry.logs)
+    gain = values - contributions(first.logs)
     difference = Difference(float(gain.mean()), error_of_mean(gain), len(gain))
     return Score(
         name=entry.name,

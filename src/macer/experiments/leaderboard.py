@@ -4,7 +4,8 @@ Run it in a clone, after a log or an entry has changed:
 
     python -m macer.experiments.leaderboard results/published [FOLDER]
 
-FOLDER has the logs that may not be copied; without it the figures computed from them stay.
+FOLDER has the logs that may not be copied; without it the figures computed from them stay. The
+folder above results/published has a log for each seed of our recipes, see `seed_files`.
 """
 
 import json
@@ -13,14 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from macer.audit.rescore import read_counts, rescored
-from macer.certification.table import rescored_lines
 from macer.data.selection import Selection
+from macer.experiments.other_bound import by_bound
 from macer.reporting.intervals import PRINTED, radius_limit
 from macer.reporting.leaderboard import (
     COUNT,
@@ -42,13 +41,14 @@ from macer.reporting.scores import (
     paired_difference,
     standard_error,
 )
+from macer.reporting.seeds import mean_difference, over_seeds, seed_files
 from macer.reporting.tables import RADII
-from macer.runs.zoo import shipped_certificates
+from macer.runs.names import TABLE
+from macer.runs.zoo import PREFIX, shipped_certificates
 from macer.system.errors import Mistake
 from macer.system.files import write_file
 
 DIGITS = 6  # of stored figures: what summation leaves the same on every machine
-BOUND = "runner-up"  # the other reading of our counts
 
 ABOUT = "Made by `python -m macer.experiments.leaderboard results/published` from the logs there."
 FIGURES_ONLY = (
@@ -57,20 +57,23 @@ FIGURES_ONLY = (
     "differences to other logs. entries.toml names the source of each."
 )
 
+LISTS = ("scores", "differences", "seeds", "seed_differences")  # of a file of figures
+
 Logs = Mapping[str, CertificateLog]  # by the method's key
 
 
 def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of both files of figures; the second has none without the folder."""
-    shipped: dict[str, Any] = {"about": ABOUT, "scores": [], "differences": []}
-    others: dict[str, Any] = {"about": FIGURES_ONLY, "scores": [], "differences": []}
+    shipped: dict[str, Any] = {"about": ABOUT, **{name: [] for name in LISTS}}
+    others: dict[str, Any] = {"about": FIGURES_ONLY, **{name: [] for name in LISTS}}
     for sigma in sigmas():
         here = [entry for entry in entries() if sigma in entry.sigmas]
         here = [entry for entry in here if entry.shipped or unshipped]
         logs = {
             entry.key: _log(entry, sigma, folder if entry.shipped else unshipped) for entry in here
         }
-        chosen = {entry.key: _by_runner_up(entry, sigma) for entry in here if entry.ours}
+        ours = [entry for entry in here if entry.ours]
+        chosen = {entry.key: _by_runner_up(entry, sigma) for entry in ours}
         for log in logs.values():
             check_log(log, sigma, logs[REFERENCE])
         kept = {entry.key for entry in here if entry.shipped}
@@ -80,6 +83,11 @@ def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any]
             for pair in _differences(logs, sigma, images):
                 both = {pair["a"], pair["b"]} <= kept
                 (shipped if both else others)["differences"].append(pair)
+        for entry in ours:
+            seeds = _of_seeds(entry, sigma, folder.parent, logs)
+            shipped["seeds"].append(_seed_figures(entry, sigma, seeds))
+            for pair in _seed_differences(entry, sigma, seeds, logs):
+                (shipped if pair["b"] in kept else others)["seed_differences"].append(pair)
     return shipped, others
 
 
@@ -112,13 +120,64 @@ def _log(entry: Entry, sigma: float, folder: Path | None) -> CertificateLog:
 
 def _by_runner_up(entry: Entry, sigma: float) -> CertificateLog:
     """The log of the same counts by the other bound."""
-    contents = read_counts(shipped_certificates(entry.log_at(sigma)))
-    reading: dict[str, Any] = {"bound": BOUND, "alpha": contents.header.alpha}
-    records = rescored(contents, **reading)
-    with TemporaryDirectory() as folder:
-        table = Path(folder) / "rescored.tsv"
-        table.write_text("".join(rescored_lines(contents.header, records, **reading)), "utf-8")
-        return read_log(table)
+    return _other(shipped_certificates(entry.log_at(sigma)) / TABLE)
+
+
+def _other(file: Path) -> CertificateLog:
+    log = by_bound(file)
+    if log is None:
+        raise Mistake(f"{file} must have the column counts; `macer certify` writes it")
+    return log
+
+
+def _of_seeds(
+    entry: Entry, sigma: float, folder: Path, logs: Logs
+) -> dict[int, tuple[Path, CertificateLog]]:
+    """The logs of a recipe's trainings, by seed; each can stand on a board."""
+    found = seed_files(folder, entry.log_at(sigma).removeprefix(PREFIX))
+    seeds = {seed: (file, read_log(file)) for seed, file in found.items()}
+    for _, log in seeds.values():
+        check_log(log, sigma, logs[REFERENCE])
+    return seeds
+
+
+def _seed_figures(
+    entry: Entry, sigma: float, seeds: Mapping[int, tuple[Path, CertificateLog]]
+) -> dict[str, Any]:
+    """The mean over the seeds by both bounds, and which seed's model the zoo has."""
+    logs = {seed: log for seed, (_, log) in seeds.items()}
+    found, other = over_seeds(logs), over_seeds({s: _other(file) for s, (file, _) in seeds.items()})
+    shown = read_log(shipped_certificates(entry.log_at(sigma)))
+    same = [seed for seed, log in logs.items() if np.array_equal(log.radius, shown.radius)]
+    return {
+        "sigma": sigma,
+        "method": entry.key,
+        "mean": {
+            "seeds": found.seeds,
+            "acrs": _rounded(found.acrs),
+            "acr": round(found.acr, DIGITS),
+            "spread": None if found.spread is None else round(found.spread, DIGITS),
+            "standard_error": round(found.standard_error, DIGITS),
+            "median": found.median,
+        },
+        "runner_up": _rounded([other.acr, other.standard_error]),
+        "zoo": same[0] if same else None,
+    }
+
+
+def _seed_differences(
+    entry: Entry, sigma: float, seeds: Mapping[int, tuple[Path, CertificateLog]], logs: Logs
+) -> list[dict[str, Any]]:
+    """The paired difference of the mean over the seeds to each published log."""
+    own = {seed: log for seed, (_, log) in seeds.items()}
+    published = {one.key for one in entries() if not one.ours}
+    found = []
+    for key in (key for key in logs if key in published):
+        gain = mean_difference(own, logs[key])
+        values = _rounded([gain.difference, gain.standard_error])
+        pair = {"sigma": sigma, "a": entry.key, "b": key}
+        found.append({**pair, "difference": values[0], "standard_error": values[1]})
+    return found
 
 
 def _scores(logs: Logs, chosen: Logs, sigma: float, images: ImageSet) -> dict[str, Score]:
@@ -168,7 +227,7 @@ def _rounded(values: Sequence[float] | np.ndarray[Any, Any]) -> list[float]:
 def text_of(content: Mapping[str, Any]) -> str:
     """A file of figures: JSON with one record in a line."""
     parts = [f'"about": {json.dumps(content["about"])}']
-    for name in ("scores", "differences"):
+    for name in LISTS:
         lines = ",\n".join(json.dumps(record) for record in content[name])
         parts.append(f'"{name}": [\n{lines}\n]')
     return "{\n" + ",\n".join(parts) + "\n}\n"

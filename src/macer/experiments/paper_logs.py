@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from macer.data.selection import Selection
+from macer.experiments.other_bound import by_bound
 from macer.experiments.paper import Item, Row, differing
 from macer.losses import load_recipe
 from macer.recipes import TrainRecipe
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.reporting.scores import Difference, paired_difference
-from macer.reporting.texts import setting
+from macer.reporting.seeds import over_seeds, seed_files
+from macer.reporting.texts import setting, with_error
 from macer.runs.names import soft_folder
 from macer.system.errors import Mistake
 from macer.system.text import duration
@@ -68,6 +70,7 @@ class ShownLog:
     epochs: int | None = None
     seconds: float | None = None
     gain: Difference | None = None  # its ACR minus that of the authors' model, on the same images
+    runner_up: CertificateLog | None = None  # the same counts by the bound chosen afterwards
     soft: tuple[CertificateLog, ...] = ()  # by Bernstein's bound, one for each β
 
 
@@ -108,6 +111,7 @@ def shipped_logs(item: Item, row: Row, images: Selection, *, papers: bool) -> tu
     return tuple(
         replace(
             _shown_log(source, row, log, whole.get("authors")),
+            runner_up=_by_runner_up(source, images, papers),
             soft=tuple(_soft_logs(source, item, images, papers)),
         )
         for source, log in shown
@@ -126,10 +130,20 @@ def _soft_logs(
             yield replace(log, name=name)
 
 
-def _whole_log(source: Source, file: str) -> CertificateLog:
+def _by_runner_up(source: Source, images: Selection, papers: bool) -> CertificateLog | None:
+    """The images shown by the other bound; None for a log without counts, as others' are."""
+    log = by_bound(_folder() / source.file)
+    return None if log is None else _shown(log, images, papers)
+
+
+def _folder() -> Path:
     folder = results_folder()
     assert folder
-    log = _read(folder / file)
+    return folder
+
+
+def _whole_log(source: Source, file: str) -> CertificateLog:
+    log = _read(_folder() / file)
     known = {name: getattr(source, name) for name in ("n", "alpha") if getattr(source, name)}
     return replace(log, **known)
 
@@ -163,6 +177,7 @@ def _shown_log(
     about.append(differences_text(both))
     if source.seconds:
         about.append(f"{source.seconds:g} s of training on {source.hardware}")
+    about += _of_seeds(source)
     gain = paired_difference(log, authors) if authors is not None else None
     return ShownLog(
         source.of, log, ", ".join(brief), "; ".join(about), recipe.epochs, source.seconds, gain
@@ -172,6 +187,16 @@ def _shown_log(
 def differences_text(both: Mapping[str, tuple[Any, Any]]) -> str:
     """What `differing` found, in words."""
     return ", ".join(_difference(name, *values) for name, values in both.items())
+
+
+def _of_seeds(source: Source) -> list[str]:
+    """The mean over the seeds of a recipe that was trained with several."""
+    files = seed_files(_folder(), source.file.removesuffix(".tsv.gz"))
+    if len(files) == 1:
+        return []
+    mean = over_seeds({seed: _read(file) for seed, file in files.items()})
+    radius = with_error(mean.acr, mean.standard_error)
+    return [f"seed 0 of {len(files)} seeds, the mean of whose ACRs is {radius}"]
 
 
 def _difference(name: str, own: object, papers: object) -> str:

@@ -9,6 +9,7 @@ from macer.experiments.paper_logs import ShownLog
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.reporting.curves import conditions
+from macer.reporting.leaderboard import Reading
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import (
     Difference,
@@ -75,6 +76,13 @@ def _times(entries: Sequence[Reproduction]) -> Cells:
     return _papers_and_ours(header, entries, papers, ours)
 
 
+CHOSEN = (
+    "† The same counts by the runner-up bound, which was chosen after they were drawn: not "
+    "certificates at level α."
+)
+_RUNNER_UP = "runner-up †"
+
+
 def _papers_and_ours(
     header: list[str],
     entries: Sequence[Reproduction],
@@ -83,16 +91,33 @@ def _papers_and_ours(
 ) -> Cells:
     """The paper's line of each row, then a line of each log.
 
-    Where some logs are of other models, each line has its images and what differs.
+    Where some logs are of other models, each line has its images and what differs; and beside ACR
+    that by the runner-up's bound, where a log has counts.
     """
-    others = any(entry.shipped for entry in entries)
-    lines = []
-    for entry in entries:
-        lines.append(papers(entry.row) + (["500", ""] if others else []))
-        for shown in entry.shown():
-            end = [images_of_log(shown.log), shown.differs] if others else []
-            lines.append(ours(entry.row, shown) + end)
-    return header + (["images", "what differs"] if others else []), lines
+    shown = [(entry.row, one) for entry in entries for one in (None, *entry.shown())]
+    lines = [papers(row) if one is None else ours(row, one) for row, one in shown]
+    if not any(entry.shipped for entry in entries):
+        return header, lines
+    for line, (_, one) in zip(lines, shown, strict=True):
+        line += ["500", ""] if one is None else [images_of_log(one.log), one.differs]
+    others = ["" if one is None else _other_acr(one) for _, one in shown]
+    if any(others):
+        place = header.index("ACR") + 1
+        header = [*header[:place], _RUNNER_UP, *header[place:]]
+        for line, other in zip(lines, others, strict=True):
+            line.insert(place, other)
+    return [*header, "images", "what differs"], lines
+
+
+def _other_acr(row: ShownLog) -> str:
+    reading = _reading(row)
+    return f"{reading.acr:.3f} †" if reading else ""
+
+
+def _reading(row: ShownLog) -> Reading | None:
+    """A log's ACR by the runner-up's bound."""
+    other = row.runner_up
+    return Reading(average_certified_radius(other), standard_error(other)) if other else None
 
 
 def _papers_time(row: Row) -> list[str]:
@@ -175,6 +200,7 @@ class ShippedScores:
     seconds: float | None
     about: str  # whose model it is, or in what its training differs
     gain: Difference | None  # over the authors' model on the same images
+    runner_up: Reading | None  # of the same counts by the bound chosen afterwards
 
 
 def models(item: Item, entries: Sequence[Reproduction]) -> list[Model]:
@@ -203,6 +229,7 @@ def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
                 seconds=one.seconds,
                 about=one.about,
                 gain=one.gain,
+                runner_up=_reading(one),
             )
             for one in entry.shipped
         ),
@@ -218,6 +245,8 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     if any(_is_copied(entry.row) for entry in entries):
         papers += " It has the accuracies of Cohen and Salman (SmoothAdv) from their own papers."
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
+    if any(one.runner_up for entry in entries for one in entry.shipped):
+        papers += f" {CHOSEN}"
     of_logs = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
     return [papers, *of_logs, *_reasons(entries)]
 

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 from macer.reporting.scores import Difference
+from macer.reporting.seeds import OverSeeds
 from macer.runs.zoo import PREFIX
 from macer.system.errors import Mistake
 
@@ -22,6 +23,7 @@ FIGURES = ("figures.json", "figures-only.json")
 ImageSet = Literal["every-5th", "all"]
 IMAGES: Mapping[ImageSet, int] = {"every-5th": 5, "all": 1}  # every 5th test image, or every one
 COUNT = 10_000  # test images of CIFAR-10
+OURS = IMAGES["every-5th"]  # the images that our models are certified on
 
 REFERENCE = "macer"  # the method that differences are to, beside the best published one
 
@@ -42,7 +44,7 @@ class Entry:
     source: str
     licence: str
     shipped: bool = True  # whether the log comes with the source
-    seconds: Mapping[str, float] = field(default_factory=dict)  # of training, by σ
+    seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of training: σ, seed
     hardware: str = ""
     note: str = ""  # what a reader of its row must know
 
@@ -54,6 +56,11 @@ class Entry:
     def log_at(self, sigma: float) -> str:
         """The name of its log at σ."""
         return self.at(self.log, sigma)
+
+    def seconds_at(self, sigma: float, seed: int | None = 0) -> float | None:
+        """Of the training with a seed; None where it is not known."""
+        known = self.seconds.get(str(sigma), ())
+        return known[seed] if seed is not None and seed < len(known) else None
 
     def at(self, text: str, sigma: float) -> str:
         """A text of the entry with σ in it, as the names of the zoo or the field write it."""
@@ -94,6 +101,16 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Seeds:
+    """All trainings of one of our recipes, of which a row is one."""
+
+    mean: OverSeeds
+    runner_up: Reading  # the mean by the other bound
+    zoo: int | None  # the seed whose model the zoo has, which the row is of
+    to_best: Difference  # of the mean, to the best published log
+
+
+@dataclass(frozen=True)
 class Rank:
     """A row of a board; None where a difference would be to itself or a figure is not known."""
 
@@ -115,6 +132,7 @@ class Rank:
     figures_only: bool
     load: str | None  # the model's name for every command and `macer.load_model`
     note: str | None
+    over_seeds: Seeds | None  # None for what others trained
     league: str = "single model"
 
 
@@ -195,6 +213,7 @@ def ranked(scores: Sequence[Score], names: Mapping[str, str]) -> list[tuple[int,
 
 def _row(place: int, score: Score, entry: Entry, best: str) -> Rank:
     at = (score.sigma, score.images)
+    seeds = seeds_of(entry.key, score.sigma, best) if entry.ours else None
     return Rank(
         rank=place,
         method=entry.key,
@@ -205,7 +224,7 @@ def _row(place: int, score: Score, entry: Entry, best: str) -> Rank:
         accuracies=score.accuracies,
         to_reference=_difference(*at, entry.key, REFERENCE),
         to_best=_difference(*at, entry.key, best),
-        seconds=entry.seconds.get(str(score.sigma)),
+        seconds=entry.seconds_at(score.sigma, seeds.zoo if seeds else 0),
         hardware=entry.hardware or None,
         network=entry.network,
         paper=entry.paper or None,
@@ -214,6 +233,22 @@ def _row(place: int, score: Score, entry: Entry, best: str) -> Rank:
         figures_only=not entry.shipped,
         load=entry.log_at(score.sigma) if entry.ours else None,
         note=entry.note or None,
+        over_seeds=seeds,
+    )
+
+
+def seeds_of(key: str, sigma: float, best: str) -> Seeds:
+    """The trainings of a recipe of ours, with the difference of their mean to a published log."""
+    at = (key, sigma)
+    [found] = [one for one in _figures()[0]["seeds"] if (one["method"], one["sigma"]) == at]
+    mean = found["mean"]
+    gains = [one for stored in _figures() for one in stored["seed_differences"]]
+    [gain] = [one for one in gains if (one["a"], one["sigma"], one["b"]) == (*at, best)]
+    return Seeds(
+        mean=OverSeeds(**{**mean, "seeds": tuple(mean["seeds"]), "acrs": tuple(mean["acrs"])}),
+        runner_up=Reading(*found["runner_up"]),
+        zoo=found["zoo"],
+        to_best=Difference(gain["difference"], gain["standard_error"], COUNT // OURS),
     )
 
 

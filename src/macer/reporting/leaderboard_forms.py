@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from macer.reporting import markup
-from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.reporting.leaderboard import Board, OtherLeague, Rank, Seeds
 from macer.reporting.scores import Difference
 from macer.reporting.tables import RADII
 from macer.reporting.texts import (
@@ -50,6 +50,12 @@ DAGGER = (
 FIGURES_ONLY = (
     "‡ Figures only: these logs have no licence and do not come with macer. The figures were "
     "computed from the logs at the source named."
+)
+ONE_SEED = "macer's own rows are of one seed each: how far two seeds differ is not in their ±."
+SEEDS = (
+    "s: the sample standard deviation of the seeds' ACRs. ± of their mean is over images and seeds "
+    "together: the root of the sum of two squares, of the standard error over the images and of s "
+    "divided by the root of the number of seeds."
 )
 WITHOUT_OURS = (
     "macer's own models are certified on every 5th test image, and have no row among all images."
@@ -161,6 +167,7 @@ def notes(boards: Sequence[Board]) -> list[str]:
     """What to know when reading the boards."""
     rows = [row for board in boards for row in board.rows]
     found = [*NOTES, *dict.fromkeys(f"{row.name}: {row.note}" for row in rows if row.note)]
+    found += _seeds_notes(boards)
     if any(row.runner_up for row in rows):
         found.append(DAGGER)
     if any(row.figures_only for row in rows):
@@ -168,6 +175,35 @@ def notes(boards: Sequence[Board]) -> list[str]:
     if not all(any(row.load for row in board.rows) for board in boards):
         found.append(WITHOUT_OURS)
     return found
+
+
+def _seeds_notes(boards: Sequence[Board]) -> list[str]:
+    """What several seeds of our recipes gave, or that there is one."""
+    found = {
+        f"{row.name}, σ {setting(board.sigma)}": (row.over_seeds, board)
+        for board in boards
+        for row in board.rows
+        if row.over_seeds
+    }
+    several = [_mean_note(at, *one) for at, one in found.items() if len(one[0].mean.seeds) > 1]
+    single = [at for at, (seeds, _) in found.items() if len(seeds.mean.seeds) == 1]
+    if not several:
+        return [ONE_SEED] if single else []
+    return [*several, *(f"{at}: one seed." for at in single), SEEDS]
+
+
+def _mean_note(at: str, seeds: Seeds, board: Board) -> str:
+    [best] = [row.name for row in board.rows if row.method == board.best]
+    mean, reading = seeds.mean, seeds.runner_up
+    acrs = ", ".join(f"{acr:.3f}" for acr in mean.acrs)
+    zoo = "none of these" if seeds.zoo is None else f"seed {seeds.zoo}"
+    return (
+        f"{at}: seeds {', '.join(map(str, mean.seeds))} have ACR {acrs}, s {mean.spread:.3f}; "
+        f"their mean {with_error(mean.acr, mean.standard_error)} ({reading.acr:.3f} † by the "
+        f"runner-up's bound) minus that of {best} on the same images: "
+        f"{signed_with_error(*seeds.to_best[:2])}. The median is seed {mean.median}; the row is "
+        f"{zoo}."
+    )
 
 
 def whole(board: Board) -> TextTable:

@@ -16,6 +16,7 @@ from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose, stream
 
 AHEAD = 4  # batches that threads read during a step
+TOGETHER = 8  # images that a thread reads in one task
 
 
 def as_floats(inputs: Tensor) -> Tensor:
@@ -74,8 +75,13 @@ class Streamed:
     def _read(self, pool: ThreadPoolExecutor, numbers: Sequence[int], epoch: int) -> "PendingBatch":
         # Without pinned memory the copy would wait for the device.
         pixels = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._picked.is_cuda)
-        jobs = zip(pixels.numpy(), numbers, strict=True)
-        return PendingBatch(pixels, [pool.submit(self._read_image, *job, epoch) for job in jobs])
+        images, starts = pixels.numpy(), range(0, len(numbers), TOGETHER)
+        jobs = [(images[i : i + TOGETHER], numbers[i : i + TOGETHER]) for i in starts]
+        return PendingBatch(pixels, [pool.submit(self._read_images, *job, epoch) for job in jobs])
+
+    def _read_images(self, out: np.ndarray, numbers: Sequence[int], epoch: int) -> None:
+        for pixels, number in zip(out, numbers, strict=True):
+            self._read_image(pixels, number, epoch)
 
     def _read_image(self, out: np.ndarray, number: int, epoch: int) -> None:
         least, seed = self.recipe.resized_crop, self.recipe.seed
@@ -85,8 +91,8 @@ class Streamed:
             out[:] = self.images.middle(number)
 
     def _put(self, pending: "PendingBatch") -> None:
-        for image in pending.images:
-            image.result()  # raises the thread's exception
+        for job in pending.jobs:
+            job.result()  # raises the thread's exception
         self._picked.copy_(pending.pixels, non_blocking=True)
         if self._picked.is_cuda:
             self._copies.append(torch.cuda.current_stream().record_event())
@@ -98,7 +104,7 @@ class PendingBatch(NamedTuple):
     """A batch that threads are writing."""
 
     pixels: Tensor
-    images: list[Future[None]]
+    jobs: list[Future[None]]
 
 
 def feed(
