@@ -523,7 +523,10 @@ MISTAKES = [
     ("predict runn digit.png", "no run or model at runn; name a run folder or a model file\n"),
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
     ("predict run digitt.png", "no image at digitt.png: expected a PNG, JPEG, WebP, BMP or TIFF "),
-    ("predict run large", "no image at large: expected a PNG, JPEG, WebP, BMP or TIFF "),
+    (
+        "predict run large",
+        "large must be an image file, got a folder; name its files, as large/*\n",
+    ),
     ("predict run text.png", "text.png must be a PNG, JPEG, WebP, BMP or TIFF image: "),
     ("predict run cut.png", "cut.png must be a whole PNG, JPEG, WebP, BMP or TIFF image: "),
     (

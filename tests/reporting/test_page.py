@@ -257,7 +257,9 @@ def test_the_verdict_is_the_first_thing_on_the_page(of_a_run: tuple[str, Source]
     body = page[page.index("<body>") :]
     assert body.index(verdict.sentence) < body.index("<h2>")
     header = body[: body.index("</header>")]
-    assert f"<strong>{run.log.name}</strong> · {run.log.dataset} · σ = 0.25 · lenet · " in header
+    words = re.sub("<[^>]*>", "", header)
+    assert f": {run.log.name} · {run.log.dataset} · σ = 0.25 · lenet · images 0…59 (60) · " in words
+    assert '<span class="whole">n = 1,000</span>' in header
     assert f"{verdict.certified} of 60 images (" in body
     less, wrong, none = verdict.correct - verdict.certified, verdict.wrong, verdict.abstained
     assert min(less, wrong, none) > 0 and verdict.certified + less + wrong + none == 60

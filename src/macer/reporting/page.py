@@ -87,7 +87,7 @@ def write_page(
         "title": title,
         "models": models,
         "names": ", ".join(log.name for log in logs),
-        "conditions": " · ".join(filter(None, [subject(logs), conditions(logs)])),
+        "conditions": " · ".join(filter(None, [subject(logs), conditions(logs)])).split(" · "),
         "headlines": [_headline(row) for row in table.rows],
         "header": header,
         "rows": rows,
