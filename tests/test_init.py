@@ -30,6 +30,11 @@ def test_import_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_completion_finds_names_that_were_not_used_yet() -> None:
+    code = "import macer, sys; sys.exit(not {*macer.__all__, '__version__'} <= {*dir(macer)})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'macer' has no attribute 'certfy'"):
         macer.certfy  # noqa: B018

@@ -46,7 +46,7 @@ MISTAKES = [
     (
         "train demo --dataset folder --data messy --size 8 --skip-damaged",
         "images must not be in training and test both, got 1 that are: train/cat/a.png is "
-        "test/cat/b.png; remove one of them, or add --allow-duplicates\n",
+        "test/cat/b.png; remove one of each two, or add --allow-duplicates\n",
     ),
     ("train demo --dataset nowhere:data", "cannot import module 'nowhere': No module named "),
     ("train demo --dataset own_data:none", "no function 'none' in module 'own_data'\n"),
@@ -200,7 +200,11 @@ MISTAKES = [
         "`macer data --download mnist --data nowhere`, or set MACER_DATA to the folder",
     ),
     ("train demo --dataset mnist --data cut", "cut/MNIST/raw/train-images-idx3-ubyte must "),
-    ("train demo --dataset folder --data nowhere", "no files of 'folder' in nowhere: expected "),
+    (
+        "train demo --dataset folder --data nowhere",
+        "no files of 'folder' in nowhere: expected nowhere/train; put images into "
+        "nowhere/train/CLASS/, and those to judge by into nowhere/test/CLASS/, or set MACER_DATA ",
+    ),
     # plan
     ("plan", "target must be given without train; name a run or a network\n"),
     (
@@ -236,6 +240,7 @@ MISTAKES = [
     ("plan run --radius 9", "radius must be at most 1.9057, which 100,000 votes for one class "),
     ("plan run --radius 0", "radius must be a number > 0, got 0\n"),
     ("plan run --radius nan", "radius must be a number > 0, got nan\n"),
+    ("plan run --threads 0", "threads must be from 1 to 1024, got 0\n"),
     ("plan run --images 0", "images must be at least 1, got 0\n"),
     ("plan run --n0 0", "n0 must be at least 1, got 0\n"),
     ("plan run --n 9", "n must be at least 10 to certify anything at alpha 0.001 with the "),
@@ -302,7 +307,7 @@ MISTAKES = [
     (
         "certify resnet20 --weights run/model.safetensors --out new --dataset mnist-sample "
         "--sigma 1",
-        "run/model.safetensors must hold the weights of resnet20: it lacks bn1.weight, ",
+        "run/model.safetensors must hold the weights of resnet20, got those of lenet; name that ",
     ),
     (
         "certify lenet --weights run/model.safetensors --normalise none --out new --sigma 1 "
@@ -316,6 +321,11 @@ MISTAKES = [
     (
         "certify run --normalise none",
         "normalise must be left out for run, which has its own, got none\n",
+    ),
+    (
+        "certify digit.png --normalise none --dataset mnist-sample --sigma 1 --out new",
+        "normalise must be left out for digit.png, which has its own, got none; for weights alone "
+        "name their network and add --weights digit.png\n",
     ),
     ("certify run --n0 0", "n0 must be at least 1, got 0\n"),
     ("certify run --n0 1.5", f"Invalid value for --n0: {WHOLE} 1.5\n"),
@@ -375,14 +385,18 @@ MISTAKES = [
     (
         "certify run --dataset folder --data messy --size 28 --skip-damaged",
         "images must not be in training and test both, got 1 that are: test/cat/b.png is "
-        "train/cat/a.png; remove one of them, or add --allow-duplicates\n",
+        "train/cat/a.png; remove one of each two, or add --allow-duplicates\n",
     ),
     ("certify run --start -1", "start must be at least 0, got -1\n"),
-    ("certify run --start 200", "no image i has 200 ≤ i < 200 and i % 1 = 0\n"),
+    ("certify run --start 200", "start, stop and skip must choose an image, got none of the 200 "),
     ("certify run --stop 201", "stop must be at most the number of images, 200, got 201\n"),
-    ("certify run --stop 0", "no image i has 0 ≤ i < 0 and i % 1 = 0\n"),
+    ("certify run --stop 0", "start, stop and skip must choose an image, got none of the 200 "),
     ("certify run --skip 0", "skip must be at least 1, got 0\n"),
-    ("certify run --start 1 --stop 5 --skip 5", "no image i has 1 ≤ i < 5 and i % 5 = 0\n"),
+    (
+        "certify run --start 1 --stop 5 --skip 5",
+        "start, stop and skip must choose an image, got none of the 200 images: a multiple of 5 "
+        "from 1 to below 5\n",
+    ),
     (
         "certify run --held-out --out new",
         "held_out needs a run that held images out, got run; train it with --held-out N\n",
@@ -509,7 +523,10 @@ MISTAKES = [
     ("predict runn digit.png", "no run or model at runn; name a run folder or a model file\n"),
     ("predict zoo:none digit.png", "unknown zoo model 'none'"),
     ("predict run digitt.png", "no image at digitt.png: expected a PNG, JPEG, WebP, BMP or TIFF "),
-    ("predict run large", "no image at large: expected a PNG, JPEG, WebP, BMP or TIFF "),
+    (
+        "predict run large",
+        "large must be an image file, got a folder; name its files, as large/*\n",
+    ),
     ("predict run text.png", "text.png must be a PNG, JPEG, WebP, BMP or TIFF image: "),
     ("predict run cut.png", "cut.png must be a whole PNG, JPEG, WebP, BMP or TIFF image: "),
     (

@@ -78,12 +78,12 @@ def test_photographs_of_any_size_are_trained_certified_verified_and_predicted(de
     assert main([*FOLDER, "--out", "run", "--size", "16x12", *skip]) == 0
     told = capsys.readouterr().err
     assert "train: 12 images in 3 classes: 12 PNG; the middle of each resized to 12×16" in told
-    assert "train: no images in the classes emu" in told
+    assert "train: classes without images: emu" in told
     assert (card_of("run").dataset, card_of("run").shape) == ("folder@16x12", (3, 16, 12))
     # The run knows the size.
     assert main(["certify", "run", *PHOTOS, *skip, *FEW]) == 0
     told = capsys.readouterr().err
-    assert "left out 3 files that are damaged: " in told and "skipped 5 files" in told
+    assert "left out 3 damaged files: " in told and "skipped 5 other files: " in told
     assert '"dataset":"folder@16x12"' in Path("run/certificates.journal").read_text().split("\n")[0]
     assert main(["verify", "run", *PHOTOS, *skip, *CPU]) == 0
     assert "test: 18 images in 3 classes: " in capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_duplicates_stop_train_and_certify_until_they_are_allowed(desk, capsys):
     assert main(certify) == 2
     assert "training and test both" in capsys.readouterr().err
     assert main([*certify, "--allow-duplicates"]) == 0
-    assert "1 images are in training and test both: " in capsys.readouterr().err
+    assert "1 image found in training and test both: " in capsys.readouterr().err
     assert main(["verify", "run", *PHOTOS, *CPU]) == 0
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from macer.certification import pace
 from macer.certification.budget import Pace
@@ -86,6 +87,15 @@ def test_a_plan_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_plan_is_of_the_threads_that_are_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    printed(capsys, "--threads", "3")
+    assert asked == [3]
+
+
 # known value
 
 
@@ -93,7 +103,7 @@ def test_a_known_plan(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "--radius", "0.5", "--price", "2.5", "--n", "2000")
     told = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     assert told == [
-        "lenet, 1×28×28 images, 1 threads: 1,000 samples/s, ready after 10 s",
+        "lenet, 1×28×28 images, 1 thread: 1,000 samples/s, ready after 10 s",
         "σ 0.5, α 0.001, n0 100, clopper-pearson",
         "n largest radius per image 500 images cost",
         "─" * len(told[3]),

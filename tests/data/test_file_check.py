@@ -44,7 +44,7 @@ def test_damaged_files_are_left_out_and_counted_and_all_others_are_read(odd):
     ]  # fmt: skip
     told = "\n".join(split.account.lines())
     assert "16 images in 3 classes: 16 JPEG" in told
-    assert "left out 3 files that are damaged" in told
+    assert "left out 3 damaged files" in told
     assert "1 grey made RGB" in told and "1 CMYK made RGB" in told
     assert [WNIDS[label] for label in split.labels] == [
         name.split("/")[0] for name in split.images.names
@@ -80,7 +80,7 @@ def test_the_command_trains_without_them_and_lists_them(odd, tmp_path, monkeypat
     )
     assert not Path("run").exists()
     assert main([*arguments, "--skip-damaged"]) == 0
-    assert "left out 3 files that are damaged" in capsys.readouterr().err
+    assert "left out 3 damaged files" in capsys.readouterr().err
     listed = Path("run/skipped-train.tsv").read_text()
     assert listed.count("\n") == 4 and "text.JPEG" in listed
 

@@ -117,7 +117,10 @@ def test_images_of_two_sizes_are_refused_naming_the_first_that_differs(tmp_path)
 def test_classes_must_agree_between_the_splits(tmp_path):
     for path in ("train/cat", "train/dog", "test/cat", "test/.hidden"):
         (tmp_path / path).mkdir(parents=True)
-    with refused(f"{tmp_path / 'test'} must agree, got 'dog' in train only"):
+    with refused(
+        f"{tmp_path / 'test'} must agree, got 'dog' in train only; make that folder in test too, "
+        "it may be empty, or remove it from train"
+    ):
         classes_of("folder", tmp_path)
     (tmp_path / "test/dog").mkdir()
     (tmp_path / "test/emu").mkdir()
@@ -127,7 +130,15 @@ def test_classes_must_agree_between_the_splits(tmp_path):
 
 def test_a_folder_without_images_is_refused(tmp_path):
     (tmp_path / "test/cat").mkdir(parents=True)
-    with refused(f"no images in {tmp_path / 'test'}: expected {tmp_path / 'test'}/CLASS/*.png"):
+    expected = (
+        f"no images in {tmp_path / 'test'}: expected {tmp_path / 'test'}/CLASS/*.png or *.jpg"
+    )
+    with refused(expected):
+        load("folder", "test", tmp_path)
+    for name in ("a.heic", "b.heic", "c.heic", "d.heic", "e.heic"):
+        (tmp_path / "test/cat" / name).touch()
+    found = "cat/a.heic, cat/b.heic, cat/c.heic and 2 others"
+    with refused(f"{expected}; found only {found}"):
         load("folder", "test", tmp_path)
 
 

@@ -38,11 +38,11 @@ def test_the_account_of_a_messy_folder_names_everything(messy):
         "1 palette made RGB",
         "1 transparent laid over white",
         "1 enlarged",
-        "; skipped 5 files that are no images: cat/.DS_Store, cat/._000.png, cat/Thumbs.db and 2",
+        "; skipped 5 other files: cat/.DS_Store, cat/._000.png, cat/Thumbs.db and 2",
     ):
         assert part in summary, (part, summary)
     assert others == [
-        "test: no images in the classes emu",
+        "test: classes without images: emu",
         "test: 2 found twice, 1 of them in two classes: cat/again.png is cat/000.png, "
         "dog/relabelled.png is cat/001.png",
     ]
@@ -79,7 +79,7 @@ def test_damaged_files_are_left_out_when_asked_told_and_bound(messy):
     assert len(split.images) == len(split.labels) == len(split.files) == 18
     assert fingerprint(split) == before  # what was read is what it was
     [line] = [line for line in split.account.lines() if "damaged" in line]
-    assert line.startswith("test: left out 3 files that are damaged: ")
+    assert line.startswith("test: left out 3 damaged files: ")
     assert {name for name, _ in split.account.damaged} == {
         *("cat/cut.jpg", "dog/page.jpg", "dog/zero.png")
     }
@@ -117,7 +117,9 @@ def test_a_copy_of_a_training_file_among_the_tests_is_refused_and_may_be_allowed
 def test_training_finds_the_same_picture_in_another_form_too(messy):
     with Image.open(messy / "train/dog/003.png") as image:
         image.save(messy / "test/dog/other.tif")
-    with refused("train/dog/003.png is test/dog/other.tif; remove one of them, or add --allow-dup"):
+    with refused(
+        "train/dog/003.png is test/dog/other.tif; remove one of each two, or add --allow-dup"
+    ):
         load("folder@16", "train", messy)
 
 

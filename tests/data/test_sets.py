@@ -188,7 +188,7 @@ def test_a_missing_label_file_is_named(tmp_path):
 
 
 def test_missing_image_folders_are_named(tmp_path):
-    with refused(f"expected {tmp_path / 'test'}; put the files there"):
+    with refused(f"expected {tmp_path / 'test'}; put images into {tmp_path / 'train'}/CLASS/"):
         load("folder", "test", tmp_path)
     with refused(f"expected {tmp_path / 'train'}/CLASS/*.png"):
         classes_of("folder", tmp_path)

@@ -104,8 +104,9 @@ def test_a_report_has_tables_a_figure_and_a_page(certified, run, test_data, tmp_
     assert "every change of ℓ₂ length below 0.125" in (tmp_path / "page.html").read_text("utf-8")
     with pytest.raises(Mistake, match="data must be left out for run, whose images came from Pyth"):
         made.write_page(tmp_path / "page.html", data=tmp_path)
-    assert made._repr_markdown_() == made.markdown()
+    assert made._repr_markdown_() == str(made) == made.markdown()
     assert report(certified).markdown() == report([run]).markdown() == certified._repr_markdown_()
+    assert str(certified) == certified._repr_markdown_()
 
 
 def test_a_report_counts_the_images_that_are_asked_for(run, certified):

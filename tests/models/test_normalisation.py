@@ -16,8 +16,13 @@ from macer.certification.target import Target, find_target
 from macer.cli.app import main
 from macer.data.sets import Split, classes_of, load
 from macer.models.networks import lenet, resnet20
-from macer.models.normalisation import NORMALISATIONS, named_normalisation
-from macer.models.weights import read_weights
+from macer.models.normalisation import (
+    NORMALISATIONS,
+    Normalisation,
+    check_normalisation,
+    named_normalisation,
+)
+from macer.models.weights import Placement, Weights, read_weights
 from macer.system.errors import Mistake
 
 PIXELS = np.random.default_rng(0).integers(256, size=(3, 3, 32, 32), dtype=np.uint8)
@@ -337,3 +342,24 @@ def test_colours_do_not_normalise_grey_images(capsys: pytest.CaptureFixture[str]
         "macer: normalise must have 1 values, one per channel, got cohen-cifar10; choose from "
         "none, MEAN/STD in numbers\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "typed"),
+    [
+        ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "imagenet"),
+        ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), "cohen-cifar10"),
+        ((0.0,) * 3, (1.0,) * 3, "none"),
+        ((0.0,), (1.0,), "none"),
+        ((0.25,) * 3, (0.5, 0.5, 0.125), "0.25,0.25,0.25/0.5,0.5,0.125"),
+    ],
+)
+def test_a_normalisation_that_has_a_name_is_asked_for_by_it(
+    mean: tuple[float, ...], std: tuple[float, ...], typed: str
+) -> None:
+    constants = {"mean": torch.tensor(mean), "std": torch.tensor(std)}
+    weights = Weights(Path("w.pth"), "", constants, None)
+    given = Normalisation((0.125,) * len(mean), (1.0,) * len(mean))
+    line = f"normalise must be that of w.pth, got data; add --normalise {typed}"
+    with pytest.raises(Mistake, match=f"^{re.escape(line)}$"):
+        check_normalisation(weights, Placement("", constants), "net", given=given, asked="data")

@@ -410,10 +410,9 @@ FIT = "w.pth must hold the weights of resnet20: it "
             "has fc.weight as int8 10×64, not 10×64",
         ),
         (
-            lambda: {"arch": "lenet", "state_dict": tensors_of(LENET)},
-            "lacks bn1.weight, bn1.bias, bn1.running_mean and 103 more, also has conv1.bias, "
-            "conv2.bias, conv2.weight and 4 more, has conv1.weight as 20×1×5×5, not 16×3×3×3; it "
-            "calls its network lenet",
+            lambda: {"arch": "lenet9", "state_dict": {"a": torch.ones(2)}},
+            "lacks conv1.weight, bn1.weight, bn1.bias and 104 more, also has a; it calls its "
+            "network lenet9",
         ),
         (
             lambda: tensors_of(cifar_resnet(32)),
@@ -435,6 +434,29 @@ def test_weights_of_another_network_are_refused(
 ) -> None:
     save(saved())
     refused(path, FIT + line)
+
+
+@pytest.mark.parametrize(
+    ("saved", "known"),
+    [
+        (lambda: {"arch": "lenet", "state_dict": tensors_of(LENET)}, "lenet"),
+        (lambda: MODELS["resnet20a"](num_classes=100, channels=1).state_dict(), "resnet20a"),
+        (
+            lambda: nn.ModuleDict(
+                {"1": MODELS["mobilenetv2"](num_classes=2, channels=3)}
+            ).state_dict(),
+            "mobilenetv2 or mobilenetv2-same",
+        ),
+    ],
+)
+def test_the_network_whose_weights_a_file_holds_is_named(
+    saved: Callable[[], object], known: str, path: Path
+) -> None:
+    save(saved())
+    refused(
+        path,
+        f"w.pth must hold the weights of resnet20, got those of {known}; name that network",
+    )
 
 
 @pytest.mark.parametrize(

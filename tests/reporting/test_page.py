@@ -81,7 +81,7 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     page = (tmp_path / "a.html").read_text("utf-8")
     tags_of(page)
     assert all(line.isprintable() for line in page.split("\n"))
-    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 19
+    assert page.count(r"a\x1b\u202e&lt;b&gt;\n") == 20
     assert "<td>124 of 180</td>" in page and page.count("(124 of 180)") == 3
     assert "Ordinary noise: these certificates hold for real" in page
 
@@ -256,7 +256,16 @@ def test_the_verdict_is_the_first_thing_on_the_page(of_a_run: tuple[str, Source]
     [verdict] = verdicts([run.log], 0.1)
     body = page[page.index("<body>") :]
     assert body.index(verdict.sentence) < body.index("<h2>")
+    header = body[: body.index("</header>")]
+    words = re.sub("<[^>]*>", "", header)
+    assert f": {run.log.name} · {run.log.dataset} · σ = 0.25 · lenet · images 0…59 (60) · " in words
+    assert '<span class="whole">n = 1,000</span>' in header
     assert f"{verdict.certified} of 60 images (" in body
+    less, wrong, none = verdict.correct - verdict.certified, verdict.wrong, verdict.abstained
+    assert min(less, wrong, none) > 0 and verdict.certified + less + wrong + none == 60
+    assert (
+        f"{less} got it with a smaller radius, {wrong} got a wrong answer, and {none} none" in body
+    )
     assert "The radius, 0.1, is the one that was asked for (--radius)." in body
 
 

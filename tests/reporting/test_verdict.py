@@ -124,6 +124,17 @@ def test_a_bound_of_0_is_no_robustness() -> None:
     assert verdict.sentence.startswith("These certificates show no robustness at ℓ₂ 0.5")
 
 
+def test_a_bound_that_rounds_to_0_is_hardly_any_robustness() -> None:
+    one_of_500 = known(log_of([0] + [1] * 499, [1.0] * 500))
+    [verdict] = verdicts([replace(one_of_500, alpha=1e-9)])
+    assert verdict.lower is not None and 0 < verdict.lower < 0.001
+    assert verdict.sentence == (
+        "These certificates show hardly any robustness at ℓ₂ 0.5: the lower bound is below 0.1%."
+    )
+    [verdict] = verdicts([replace(known(log_of([0], [1.0])), alpha=1e-9)])
+    assert verdict.sentence.startswith("With 95% confidence, at least 4.9% of images like these ")
+
+
 def test_a_share_is_rounded_down() -> None:
     assert [share_text(share) for share in (0.5439, 0.9999, 0.0)] == ["54.3%", "99.9%", "0.0%"]
 

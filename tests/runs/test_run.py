@@ -12,6 +12,7 @@ from macer import __version__
 from macer.losses import completed
 from macer.runs.checkpoints import save_checkpoint
 from macer.runs.model_file import ModelCard
+from macer.runs.names import JOURNAL
 from macer.runs.run import Run, begin_run
 from macer.runs.trained_model import load_model, save_model
 from macer.system.commit import commit
@@ -202,7 +203,15 @@ def test_a_missing_model_is_refused(tmp_path):
     run = some_run(tmp_path / "run")
     with pytest.raises(Mistake) as refusal:
         load_model(run.folder)
-    assert str(refusal.value) == f"no model in {run.folder}: expected {run.model}"
+    line = f"no model in {run.folder}: expected {run.model}"
+    assert str(refusal.value) == line
+    (run.folder / JOURNAL).touch()
+    with pytest.raises(Mistake) as refusal:
+        load_model(run.folder)
+    assert str(refusal.value) == (
+        f"{line}; it has certificates alone: make a run of the network that they are of by "
+        "`macer pack`, and certify that"
+    )
     with pytest.raises(Mistake) as refusal:
         load_model(tmp_path / "none")
     known = f"no run or model at {tmp_path / 'none'}; name a run folder or a model file"

@@ -2503,9 +2503,15 @@ MUTANTS = {
     ),
     "initial weights behind another normalisation": Mutant(
         "models/normalisation.py",
-        "        if not same:\n",
-        "        if same is None:\n",
+        "        if not _same(own, given):\n",
+        "        if False:\n",
         "training/test_initial_weights.py",
+    ),
+    "another normalisation's name": Mutant(
+        "models/normalisation.py",
+        "if _same(own, named_normalisation(name, channels)):",
+        "if True:",
+        "models/test_normalisation.py",
     ),
     "held-out images that the initial weights learnt from": Mutant(
         "training/initial_weights.py",

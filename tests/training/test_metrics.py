@@ -54,7 +54,7 @@ def test_an_epoch_is_one_line(tmp_path, capsys, more, line):
 
 def test_tensorboard_without_its_package_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    message = r"tensorboard must be installed for --tensorboard: pip install torch-macer\[tensorb"
+    message = r"tensorboard must be installed for --tensorboard: pip install 'torch-macer\[tensorb"
     with pytest.raises(Mistake, match=message), watching(tmp_path, tensorboard=True):
         pytest.fail("watching")
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,9 @@ def test_wandb_is_imported_only_when_asked_for(tmp_path, monkeypatch):
     with watching(tmp_path, tensorboard=False) as watch:
         watch(METRICS)
     with (
-        pytest.raises(Mistake, match=r"wandb must be installed for --wandb: pip install torch-mac"),
+        pytest.raises(
+            Mistake, match=r"wandb must be installed for --wandb: pip install 'torch-mac"
+        ),
         watching(tmp_path, tensorboard=False, wandb=True),
     ):
         pass

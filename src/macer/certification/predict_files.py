@@ -202,6 +202,8 @@ def check_certified_function(run: Path, model: PreparedModel) -> None:
 
 def _file_image(path: Path, card: ModelCard) -> Tensor:
     card.require_images("the model")
+    if path.is_dir():
+        raise Mistake(f"{path} must be an image file, got a folder; name its files, as {path}/*")
     if not path.is_file():
         raise Mistake(f"no image at {path}: expected a PNG, JPEG, WebP, BMP or TIFF file")
     with without_warnings(), opened_image(path) as image:

@@ -207,10 +207,13 @@ def check_target(name: str, *, weights: Path | None, normalise: str | None) -> N
             raise Mistake(f"weights must be left out for {name}, which has its own, got {weights}")
         return
     if is_trained(name):
+        remedy = ""
+        if Path(name).is_file():
+            remedy = f"; for weights alone name their network and add --weights {name}"
         for setting, value in (("weights", weights), ("normalise", normalise)):
             if value is not None:
                 raise Mistake(
-                    f"{setting} must be left out for {name}, which has its own, got {value}"
+                    f"{setting} must be left out for {name}, which has its own, got {value}{remedy}"
                 )
     elif name in MODELS:
         raise Mistake(f"weights must be given to certify {name}; add --weights FILE")

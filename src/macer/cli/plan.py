@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Device, Precision, Size, computing_device
+from macer.cli.parameters import Code, Data, Device, Precision, Size, Threads, computing_device
 from macer.cli.plan_images import (
     check_left_out,
     read_leniently,
@@ -61,6 +61,7 @@ def plan(
     batch_size: Whole | None = None,
     code: Code = (),
     device: Device = "auto",
+    threads: Threads = None,
 ) -> Result:
     """Say beforehand what a certification takes here: samples, time and cost.
 
@@ -114,7 +115,7 @@ def plan(
         recipe = replace(recipe, dataset=dataset)
     model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
     _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
-    processor = computing_device(device)
+    processor = computing_device(device, threads)
     pace = measured_pace(
         model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
         betas=_betas(bound), batch_size=batch_size,
@@ -237,7 +238,8 @@ def _print_plan(
     pace, asked = planned.pace, planned.size(planned.n)
     sizes, needs = planned.sizes(), [planned.radius(radius) for radius in radii]
     seconds = asked.seconds + (training.seconds if training else 0.0)
-    place = f"{pace.threads} threads" if device.type == "cpu" else device.type
+    threads = f"{pace.threads} thread{'s' if pace.threads > 1 else ''}"
+    place = threads if device.type == "cpu" else device.type
     print_line(
         f"{model.name}, {shape_text(model.shape)} images, {place}: "
         f"{rate_text(pace.samples_per_second)} samples/s, ready after {duration(pace.preparation)}"

@@ -31,19 +31,20 @@ class Account:
         """The account in one line, and one more for each thing to look at."""
         lines = [f"{self.split}: {self._summary()}"]
         if self.damaged:
-            names = _some(name for name, _ in self.damaged)
-            lines.append(f"{self.split}: left out {_files(self.damaged)} that are damaged: {names}")
+            names = some(name for name, _ in self.damaged)
+            lines.append(f"{self.split}: left out {_count(self.damaged, 'damaged file')}: {names}")
         if self.empty:
-            lines.append(f"{self.split}: no images in the classes {', '.join(self.empty)}")
+            lines.append(f"{self.split}: classes without images: {', '.join(self.empty)}")
         if self.unread:
             lines.append(f"not read, since there is a test folder: {', '.join(self.unread)}")
         if self.twice:
             other = f", {self.relabelled} of them in two classes" if self.relabelled else ""
-            pairs = _some(f"{again} is {first}" for again, first in self.twice)
+            pairs = some(f"{again} is {first}" for again, first in self.twice)
             lines.append(f"{self.split}: {len(self.twice):,} found twice{other}: {pairs}")
         if self.shared:
-            pairs = _some(f"{name} is {other}" for name, other in self.shared)
-            lines.append(f"{len(self.shared):,} images are in training and test both: {pairs}")
+            pairs = some(f"{name} is {other}" for name, other in self.shared)
+            count = _count(self.shared, "image")
+            lines.append(f"{count} found in training and test both: {pairs}")
         return lines
 
     def _summary(self) -> str:
@@ -58,8 +59,9 @@ class Account:
         if self.converted:
             parts.append(_counts(self.converted))
         if self.skipped:
-            names = _some(name for name, _ in self.skipped)
-            parts.append(f"skipped {_files(self.skipped)} that are no images: {names}")
+            names = some(name for name, _ in self.skipped)
+            count = _count(self.skipped, "other file")
+            parts.append(f"skipped {count}: {names}")
         return "; ".join(parts)
 
     def _place(self) -> str:
@@ -77,11 +79,14 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counter.most_common())
 
 
-def _files(files: Sequence[object]) -> str:
-    return f"{len(files):,} file{'s' if len(files) != 1 else ''}"
+def _count(things: Sequence[object], one: str) -> str:
+    return f"{len(things):,} {one}{'s' if len(things) != 1 else ''}"
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
+    """The first few of many names, and how many more there are."""
     listed = list(names)
     more = len(listed) - _SHOWN
-    return ", ".join(listed[:_SHOWN]) + (f" and {more:,} others" if more > 0 else "")
+    if more <= 0:
+        return ", ".join(listed)
+    return ", ".join(listed[:_SHOWN]) + f" and {more:,} other{'s' if more > 1 else ''}"

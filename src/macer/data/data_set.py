@@ -141,11 +141,14 @@ class DataSet:
         others = [path.with_name(name) for name in ("val", "valid", "validation")]
         if path.name == "test" and (found := [other for other in others if other.is_dir()]):
             return Mistake(f"no folder {path}; rename {found[0]} to it, if it has the test images")
-        remedy = (
-            f"run `macer data --download {self.name} --data {folder}`"
-            if self.name in SOURCES
-            else "put the files there"
-        )
+        remedy = "put the files there"
+        if self.name in SOURCES:
+            remedy = f"run `macer data --download {self.name} --data {folder}`"
+        elif path.name in SPLITS:
+            remedy = (
+                f"put images into {folder}/train/CLASS/, and those to judge by into "
+                f"{folder}/test/CLASS/"
+            )
         return Mistake(
             f"no files of {self.name!r} in {folder}: expected {path}; "
             f"{remedy}, or set MACER_DATA to the folder that has them"

@@ -23,10 +23,11 @@ def image_classes(folder: Path, splits: tuple[str, str] = SPLITS) -> tuple[str, 
     if not names:
         raise Mistake(f"no images in {folder}: expected {folder / train}/CLASS/*.png or *.jpg")
     if len(names) == 2 and (unmatched := sorted(names[train] ^ names[test])):
-        split = train if unmatched[0] in names[train] else test
+        split, other = (train, test) if unmatched[0] in names[train] else (test, train)
         raise Mistake(
             f"classes in {folder / train} and {folder / test} must agree, "
-            f"got {unmatched[0]!r} in {split} only"
+            f"got {unmatched[0]!r} in {split} only; make that folder in {other} too, it may be "
+            f"empty, or remove it from {split}"
         )
     return tuple(sorted(set().union(*names.values())))
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from macer.data.account import Account
+from macer.data.account import Account, some
 from macer.data.image_folder import Listing, image_classes, listed
 from macer.data.photograph import THREADS, Size, Traits, read_photograph, traits, without_warnings
 from macer.data.split import Split
@@ -74,7 +74,9 @@ class _Reader:
         self.listing = listed(folder, self.classes)
         self.other = listed(self.other_folder, self.classes)
         if not self.listing.names:
-            raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg")
+            others = some(name for name, _ in self.listing.skipped)
+            found = f"; found only {others}" if others else ""
+            raise Mistake(f"no images in {folder}: expected {folder}/CLASS/*.png or *.jpg{found}")
 
     def split(self) -> Split:
         headers, damaged = self._headers()
@@ -242,10 +244,10 @@ class _Reader:
                 self.folder, [self.listing.names[i] for i in digests], self.other_folder, self.other
             )
         if shared and self.rules.duplicates == "refuse":
-            name, other = shared[0]
+            pairs = some(f"{name} is {other}" for name, other in shared)
             raise Mistake(
                 f"images must not be in training and test both, got {len(shared):,} that are: "
-                f"{name} is {other}; remove one of them, or add --allow-duplicates"
+                f"{pairs}; remove one of each two, or add --allow-duplicates"
             )
         return shared
 

@@ -46,6 +46,9 @@ class Selection:
         start = max(self.start, first)
         images = [i for i in range(start, stop) if i % self.skip == 0]
         if not images:
-            known = f"; the held-out images are {first}…{count - 1}" if first else ""
-            raise Mistake(f"no image i has {start} ≤ i < {stop} and i % {self.skip} = 0{known}")
+            known = f"held-out images {first}…{count - 1}" if first else f"{count} images"
+            raise Mistake(
+                f"start, stop and skip must choose an image, got none of the {known}: a multiple "
+                f"of {self.skip} from {start} to below {stop}"
+            )
         return images

@@ -33,7 +33,7 @@ from macer.training.arguments import given_device
 from macer.training.validation import Validation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certified:
     """Certificates of a run's images, in the order of their numbers."""
 
@@ -56,8 +56,10 @@ class Certified:
         right = (_is_right(r) and r.certificate.radius >= radius for r in self.records)
         return sum(right) / len(self.records)
 
-    def _repr_markdown_(self) -> str:
+    def __repr__(self) -> str:
         return log_table([self.folder]).markdown()
+
+    _repr_markdown_ = __repr__
 
 
 def _is_right(record: Record) -> bool:

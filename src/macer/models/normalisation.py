@@ -90,9 +90,13 @@ def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     return values * channels if len(values) == 1 else values
 
 
+def _names(channels: int) -> list[str]:
+    known = [name for name, chosen in NORMALISATIONS.items() if len(chosen.mean) == channels]
+    return ["none", *known]
+
+
 def _choices(channels: int) -> str:
-    names = [name for name, chosen in NORMALISATIONS.items() if len(chosen.mean) == channels]
-    return ", ".join(["none", *names, "MEAN/STD in numbers"])
+    return ", ".join([*_names(channels), "MEAN/STD in numbers"])
 
 
 def find_normalisation(
@@ -130,15 +134,28 @@ def check_normalisation(
     channels = len(given.mean)
     if placement.constants:
         own = _from_file(weights, placement, channels)
-        same = torch.equal(*(torch.tensor(values, dtype=torch.float32) for values in (own, given)))
-        if not same:
-            typed = "/".join(",".join(f"{value:.9g}" for value in values) for values in own)
+        if not _same(own, given):
             raise Mistake(
-                f"normalise must be that of {weights.path}, got {asked}; add --normalise {typed}"
+                f"normalise must be that of {weights.path}, got {asked}; add --normalise "
+                f"{_typed(own)}"
             )
     elif asked == "none":
         choices = _choices(channels).replace("none", "0/1 for none", 1)
         _check_unnormalised(weights, placement, name, choices)
+
+
+def _same(one: Normalisation, other: Normalisation) -> bool:
+    """Whether two are equal in float32, as files have them."""
+    return torch.equal(*(torch.tensor(values, dtype=torch.float32) for values in (one, other)))
+
+
+def _typed(own: Normalisation) -> str:
+    """What to type for a normalisation: a name, if it has one."""
+    channels = len(own.mean)
+    for name in reversed(_names(channels)):  # imagenet before cohen-imagenet
+        if _same(own, named_normalisation(name, channels)):
+            return name
+    return "/".join(",".join(f"{value:.9g}" for value in values) for values in own)
 
 
 def _check_unnormalised(weights: Weights, placement: Placement, name: str, choices: str) -> None:

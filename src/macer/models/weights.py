@@ -19,10 +19,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
+from macer.models.networks import MODELS
 from macer.models.tensor_files import network_named, read_safetensors
 from macer.models.torch_files import read_torch_file
 from macer.system.errors import Mistake
@@ -40,6 +43,8 @@ CONSTANTS = {"mean": "mean", "means": "mean", "std": "std", "stds": "std", "sds"
 
 # A batch-norm's count of batches; eval mode does not use it, and old torch versions lack it.
 COUNT = "num_batches_tracked"
+
+_CLASSES = 7  # of known networks that a file is compared with; any other number would do
 
 LONGEST_NAME = 255  # characters; bounds the prefixes of a name that are tried
 
@@ -161,7 +166,24 @@ def load_weights(
         num_classes: of the network; if given, its layer of classes stays as it is where the
             file's is of another number of classes.
     """
-    own = network.state_dict()
+    fit = _fit(network.state_dict(), weights, name, num_classes)
+    if any(fit.faults):
+        raise Mistake(_misfit(weights, name, fit.faults))
+    network.load_state_dict(fit.loaded, strict=False)
+    return fit.placement
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What of a file goes into a network, and why that will not do."""
+
+    loaded: Tensors
+    placement: Placement
+    faults: tuple[str, ...]
+
+
+def _fit(own: Tensors, weights: Weights, name: str, num_classes: int | None) -> _Fit:
+    """Find the place of each of a network's tensors in a file."""
     names = _without_wrappers(own, name)
     needed = [plain for plain in names if _last_part(plain) != COUNT]
     if not needed:
@@ -176,15 +198,12 @@ def load_weights(
     loaded = {key: tensor for key, tensor in loaded.items() if key not in new}
     others = sorted(weights.tensors.keys() - {prefix + plain for plain in names})
     constants = _constants({key: weights.tensors[key] for key in others})
-    faults = [
+    faults = (
         _listed("lacks", [plain for plain in needed if names[plain] not in {*loaded, *new}]),
         _listed("also has", [] if constants else others),
         _wrong_shapes(own, loaded),
-    ]
-    if any(faults):
-        raise Mistake(_misfit(weights, name, faults))
-    network.load_state_dict(loaded, strict=False)
-    return Placement(prefix, constants, new)
+    )
+    return _Fit(loaded, Placement(prefix, constants, new), faults)
 
 
 def _layer_of_classes(own: Tensors, loaded: Tensors, num_classes: int | None) -> tuple[str, ...]:
@@ -249,7 +268,24 @@ def _and_more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
 
 
+def _known_networks(weights: Weights) -> list[str]:
+    """The networks of `MODELS` whose weights a file holds, whatever its classes."""
+    known = []
+    for (name, build), channels in product(MODELS.items(), (3, 1)):
+        with torch.device("meta"):  # names and shapes alone
+            own = build(num_classes=_CLASSES, channels=channels).state_dict()
+        if not any(_fit(own, weights, name, _CLASSES).faults):
+            known.append(name)
+    return known
+
+
 def _misfit(weights: Weights, name: str, faults: Iterable[str]) -> str:
+    known = _known_networks(weights)
+    if known and name not in known:  # else its number of classes alone is another
+        return (
+            f"{weights.path} must hold the weights of {name}, got those of {' or '.join(known)}; "
+            "name that network"
+        )
     remark = f"; it calls its network {weights.architecture}" if weights.architecture else ""
     listed = ", ".join(fault for fault in faults if fault)
     return f"{weights.path} must hold the weights of {name}: it {listed}{remark}"

@@ -97,12 +97,12 @@ def draw(
         lines += axes.plot(*envelope, drawstyle="steps-pre", lw=3.5, color=colour, alpha=0.35)
     add_legend(figure, lines, labels, colour)
     if titled:
-        above = one_line(_subject(logs) if title is None else title)
+        above = one_line(subject(logs) if title is None else title)
         add_title(axes, "\n".join(filter(None, [above, conditions(logs)])), colour)
     return figure
 
 
-def _subject(logs: Sequence[CertificateLog]) -> str:
+def subject(logs: Sequence[CertificateLog]) -> str:
     """The data set, σ and network that the logs share, where they are recorded."""
     shared = [
         {log.dataset for log in logs},

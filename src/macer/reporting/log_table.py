@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogTable:
-    """Scores of logs, side by side; a notebook shows the table."""
+    """Scores of logs, side by side; a notebook and `print` show the table."""
 
     paths: tuple[Path, ...]  # as they were named
     logs: tuple[CertificateLog, ...]
@@ -68,8 +68,10 @@ class LogTable:
         )  # fmt: skip
         return Path(path)
 
-    def _repr_markdown_(self) -> str:
+    def __repr__(self) -> str:
         return self.markdown()
+
+    _repr_markdown_ = __repr__
 
 
 def log_table(

@@ -11,7 +11,7 @@ import numpy as np
 from macer.data.selection import Selection
 from macer.reporting.classes import class_text
 from macer.reporting.clauses import CLAUSES
-from macer.reporting.curves import conditions, draw
+from macer.reporting.curves import conditions, draw, subject
 from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
 from macer.reporting.figures import SVG
 from macer.reporting.html_file import check_html, write_html
@@ -87,7 +87,8 @@ def write_page(
     values = {
         "title": title,
         "models": models,
-        "conditions": conditions(logs),
+        "names": ", ".join(log.name for log in logs),
+        "conditions": " · ".join(filter(None, [subject(logs), conditions(logs)])).split(" · "),
         "headlines": [_headline(row) for row in table.rows],
         "header": header,
         "rows": rows,

@@ -109,8 +109,11 @@ def _sentence(log: CertificateLog, radius: float, lower: float | None) -> str:
             f"Nothing follows for other images at ℓ₂ {length}: {_unknown_level(log)}, and so "
             "these certificates bound nothing."
         )
-    if lower == 0:
-        return f"These certificates show no robustness at ℓ₂ {length}: the lower bound is 0%."
+    if lower < 0.001:  # share_text would round it down to 0.0%
+        what, bound = ("hardly any", "below 0.1%") if lower else ("no", "0%")
+        return (
+            f"These certificates show {what} robustness at ℓ₂ {length}: the lower bound is {bound}."
+        )
     where = ", in real arithmetic" if log.noise == "ordinary" else ""
     return (
         f"With {100 * CONFIDENCE:g}% confidence, at least {share_text(lower)} of images like these "

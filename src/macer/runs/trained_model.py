@@ -12,6 +12,7 @@ from macer.models.build import normalised
 from macer.models.graph_files import GRAPHS, graph_kind, network_of
 from macer.models.weights import Tensors
 from macer.runs.model_file import ModelCard, model_bytes, parse_model
+from macer.runs.names import JOURNAL
 from macer.runs.run import Run
 from macer.runs.seals import owners_folders
 from macer.runs.zoo import check_zoo_file, in_zoo, nearest_model, zoo_file
@@ -39,7 +40,13 @@ def model_file(target: Path | str) -> Path:
         raise Mistake(f"no run or model at {path}{guess}; name a run folder or a model file")
     file = Run(path).model if path.is_dir() else path
     if not file.is_file():
-        raise Mistake(f"no model in {path}: expected {file}")
+        remedy = ""
+        if (path / JOURNAL).is_file():
+            remedy = (
+                "; it has certificates alone: make a run of the network that they are of by "
+                "`macer pack`, and certify that"
+            )
+        raise Mistake(f"no model in {path}: expected {file}{remedy}")
     if graph_kind(file):
         raise Mistake(
             f"{file} must be a run or a model file, got a network without σ and classes; make a "

@@ -18,7 +18,7 @@ def hold_out(split: Split, recipe: TrainRecipe) -> tuple[Split, Split | None]:
     if trained < recipe.batch:
         raise Mistake(
             f"held_out and batch must not exceed the {len(split.images)} training images together, "
-            f"got {recipe.held_out} and {recipe.batch}"
+            f"got {recipe.held_out} and {recipe.batch}; lower one of them"
         )
     return split.part(0, trained), split.part(trained) if recipe.held_out else None
 

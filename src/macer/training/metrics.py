@@ -89,7 +89,7 @@ def _figures(metrics: Metrics) -> Metrics:
 
 
 def _not_installed(name: str) -> Mistake:
-    return Mistake(f"{name} must be installed for --{name}: pip install torch-macer[{name}]")
+    return Mistake(f"{name} must be installed for --{name}: pip install 'torch-macer[{name}]'")
 
 
 def _print(metrics: Metrics) -> None:
