@@ -32,7 +32,7 @@ from macer.losses import LOSSES
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
-from macer.reporting.leaderboard import boards
+from macer.reporting.leaderboard import boards, entries
 from macer.reporting.leaderboard_page import sort_values
 from macer.reporting.scores import given_up
 from macer.server.answers import Answer
@@ -124,6 +124,10 @@ def test_scores_are_those_of_every_log():
 def test_the_results_of_the_readme_are_computed_from_the_certificates():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert readme_table() in readme
+    times = {entry.key: entry.seconds for entry in entries() if entry.seconds}
+    assert "**Seven minutes of training" in readme and max(times["record"].values()) <= 7 * 60
+    assert "`fast`, five minutes" in readme and times["fast"]["0.5"] <= 5 * 60
+    assert f"MACER's log of {times['macer']['0.5'] / 3600:.1f} hours" in readme
     [deer] = given_up(log_of("cifar10-1.00-record"))
     assert f"of the deer {deer.correct} of {deer.images} are right" in readme
 
