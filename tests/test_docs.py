@@ -34,7 +34,7 @@ from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
 from macer.reporting.leaderboard import boards, entries
 from macer.reporting.leaderboard_page import sort_values
-from macer.reporting.scores import given_up
+from macer.reporting.scores import certified_accuracy, given_up
 from macer.server.answers import Answer
 from macer.system.text import NO_BREAK, unbroken
 
@@ -130,6 +130,15 @@ def test_the_results_of_the_readme_are_computed_from_the_certificates():
     assert f"MACER's log of {times['macer']['0.5'] / 3600:.1f} hours" in readme
     [deer] = given_up(log_of("cifar10-1.00-record"))
     assert f"of the deer {deer.correct} of {deer.images} are right" in readme
+
+
+def test_the_guide_to_training_has_the_accuracies_of_the_records():
+    guide = (DOCS / "guide/train.md").read_text("utf-8")
+    small, middle, large = (
+        f"{certified_accuracy(log_of(f'cifar10-{sigma}-record'), [0.0])[0]:.3f}" for sigma in SIGMAS
+    )
+    said = f"on {small} of the test images at σ 0.25, on {middle} at 0.5 and on {large} at 1 "
+    assert said in guide
 
 
 @pytest.mark.slow
