@@ -32,8 +32,9 @@ from macer.losses import LOSSES
 from macer.models.networks import MODELS
 from macer.models.weights import load_weights, read_weights
 from macer.recipes.fields import FIELDS
-from macer.reporting.leaderboard import boards
+from macer.reporting.leaderboard import boards, entries
 from macer.reporting.leaderboard_page import sort_values
+from macer.reporting.scores import certified_accuracy
 from macer.server.answers import Answer
 from macer.system.text import NO_BREAK, unbroken
 
@@ -124,6 +125,20 @@ def test_the_results_of_the_readme_are_computed_from_the_certificates():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert readme_table() in readme, "python docs/scripts/result_tables.py"
     assert f" {readme_notes()} " in readme
+    ours = {entry.key: entry for entry in entries()}
+    times = [ours["record"].seconds_at(float(sigma)) for sigma in SIGMAS]
+    assert "**Seven minutes of training" in readme and max(times) <= 7 * 60
+    assert "`fast`, five minutes" in readme and ours["fast"].seconds_at(0.5) <= 5 * 60
+    assert f"MACER's log of {ours['macer'].seconds_at(0.5) / 3600:.1f} hours" in readme
+
+
+def test_the_guide_to_training_has_the_accuracies_of_the_records():
+    guide = (DOCS / "guide/train.md").read_text("utf-8")
+    small, middle, large = (
+        f"{certified_accuracy(log_of(f'cifar10-{sigma}-record'), [0.0])[0]:.3f}" for sigma in SIGMAS
+    )
+    said = f"on {small} of the test images at σ 0.25, on {middle} at 0.5 and on {large} at 1 "
+    assert said in guide
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 // CERTIFY in the browser alone: a digit, its noisy copies, their votes, and a radius that grows.
 
-import { clear, setClasses, showCertificate, showCount, showVotes } from "./certificate.js";
+import { clear, setClasses, showCertificate, showCount, showDivided, showVotes } from "./certificate.js";
 import { Source } from "./image.js";
 import { top } from "./noise.js";
 import { Radii, roundedDown } from "./radii.js";
@@ -105,9 +105,8 @@ function show(certificate) {
 
 function showEnd() {
   const label = $("label").textContent;
-  const abstained = label === UNDECIDED;
-  showCertificate(abstained ? "abstains" : label, $("radius").textContent, true);
-  if (abstained) problem(`The votes of ${settings.n.toLocaleString("en")} copies are too divided for a certificate.`);
+  showCertificate(label, $("radius").textContent, true);
+  if (label === UNDECIDED) showDivided(settings.n);
 }
 
 let shown = -FLICKER;

@@ -12,18 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from drawing import BLUE, FAINT, GREEN, RED, arrow, down, pixels, text, titled
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 from torch import Tensor
+from torch.nn import Module
 
 import macer
+from macer.attacks.geometry import to_grid
+from macer.attacks.images import pgd
+from macer.certification.predict_files import noise_number
 from macer.data.selection import Selection
 from macer.data.sets import load
 from macer.reporting.curves import draw_steps
-from macer.reporting.figures import COLOURS, TEXT_COLOUR, label_axes, new_figure, save_picture
+from macer.reporting.figures import TEXT_COLOUR, label_axes, save_picture
 from macer.reporting.history import History, Look
 from macer.reporting.history import draw as draw_histories
 from macer.reporting.leaderboard import board
@@ -32,13 +38,10 @@ from macer.reporting.scores import average_certified_radius, certified_accuracy
 from macer.reporting.tables import RADII
 from macer.smoothing.confidence import clopper_pearson_lower
 from macer.smoothing.copies import CHUNK, Chunks, NoisyCopies
-from macer.smoothing.streams import Purpose
+from macer.smoothing.streams import Purpose, fill_normal
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/pictures"
-BLUE, RED, GREEN = COLOURS[:3]
-FAINT = "#8a8a8a"
-SIZE = (5.7, 4.3)  # inches; two of them stand side by side on a page
 
 # What is certified in the first picture: a nine that looks like a four.
 ZOO = "zoo:mnist-0.50"
@@ -46,14 +49,16 @@ IMAGE = 62
 N = 1_000
 SHOWN = 4  # noisy copies
 
+SIGMA = 0.5  # of pictures without a model
+
 POINTS = 400  # of a curve: all steps would be four times as many bytes
 
 # Logs of CIFAR-10 at σ 0.5, with what each training took; docs/log/record.md has the sources.
 TRAININGS = {
-    "results/cifar10-0.50-record.tsv.gz": ("record", "391 s on one H200"),
+    "results/cifar10-0.50-record.tsv.gz": ("macer record", "391 s, one H200"),
     "results/published/cat-rs_sigma0.5.tsv.gz": ("CAT-RS", "published"),
-    "results/cifar10-0.50-fast.tsv.gz": ("fast", "296 s on one H200"),
-    "results/published/macer_sigma0.5.tsv.gz": ("MACER", "published, 61.6 h on one P100"),
+    "results/cifar10-0.50-fast.tsv.gz": ("macer fast", "296 s, one H200"),
+    "results/published/macer_sigma0.5.tsv.gz": ("MACER", "published, 61.6 h, one P100"),
 }
 
 
@@ -90,57 +95,26 @@ def votes_on_an_image() -> Votes:
 def certificate() -> Figure:
     """What a certificate is: an image, noisy copies, their votes, and the ball."""
     votes = votes_on_an_image()
-    figure = _titled("A certificate: the label holds in the whole ball")
-    _pixels(figure, (0.03, 0.595, 0.165, 0.22), votes.image / 255)
-    _text(figure, 0.113, 0.855, "an image x")
-    _text(figure, 0.445, 0.855, f"{N:,} noisy copies, σ = {votes.sigma:g}")
-    _text(figure, 0.815, 0.855, "a bound and a radius")
+    figure = titled("A certificate: the label holds in the whole ball")
+    pixels(figure, (0.03, 0.595, 0.165, 0.22), votes.image / 255)
+    text(figure, 0.113, 0.855, "an image x")
+    text(figure, 0.445, 0.855, f"{N:,} noisy copies, σ = {votes.sigma:g}")
+    text(figure, 0.815, 0.855, "a bound and a radius")
     for i, (copy, label) in enumerate(zip(votes.copies, votes.labels, strict=True)):
         left = 0.27 + 0.088 * i
-        _pixels(figure, (left, 0.695, 0.082, 0.115), copy.clamp(0, 1))
-        _text(figure, left + 0.041, 0.645, f"“{label}”", size=9)
-    _text(figure, 0.44, 0.58, "the network votes on each", size=9, colour=FAINT)
-    _arrow(figure, (0.205, 0.71), (0.262, 0.71))
-    _arrow(figure, (0.44, 0.56), (0.44, 0.49))
+        pixels(figure, (left, 0.695, 0.082, 0.115), copy.clamp(0, 1))
+        text(figure, left + 0.041, 0.645, f"“{label}”", size=9)
+    text(figure, 0.44, 0.58, "the network votes on each", size=9, colour=FAINT)
+    arrow(figure, (0.205, 0.71), (0.262, 0.71))
+    arrow(figure, (0.44, 0.56), (0.44, 0.49))
     _bars(figure.add_axes((0.31, 0.1, 0.25, 0.36)), votes.certificate)
-    _arrow(figure, (0.57, 0.33), (0.63, 0.33))
+    arrow(figure, (0.57, 0.33), (0.63, 0.33))
     _ball(figure.add_axes((0.64, 0.01, 0.35, 0.66)), votes)
     p_a, radius = votes.certificate.p_a, votes.certificate.radius
-    _text(figure, 0.815, 0.76, f"p_A ≥ {_down(p_a, 4)}", size=10)
-    _text(figure, 0.815, 0.69, f"R = σ Φ⁻¹({_down(p_a, 4)}) = {_down(radius)}", size=10)
-    _text(figure, 0.12, 0.2, f"{ZOO}\nMNIST, test image {IMAGE}\nα = 0.001", 8, FAINT)
+    text(figure, 0.815, 0.76, f"p_A ≥ {down(p_a, 4)}", size=10)
+    text(figure, 0.815, 0.69, f"R = σ Φ⁻¹({down(p_a, 4)}) = {down(radius)}", size=10)
+    text(figure, 0.135, 0.2, f"{ZOO}\nMNIST, test image {IMAGE}\nα = 0.001", 9, FAINT)
     return figure
-
-
-def _down(value: float, digits: int = 3) -> str:
-    """A bound or a radius, rounded down."""
-    return f"{np.floor(value * 10**digits) / 10**digits:.{digits}f}"
-
-
-def _titled(title: str) -> Figure:
-    figure = new_figure(*SIZE)
-    figure.set_layout_engine("none")
-    figure.text(0.03, 0.94, title, fontsize=11.5, color=TEXT_COLOUR, weight="bold")
-    return figure
-
-
-def _pixels(figure: Figure, place: tuple[float, float, float, float], pixels: Tensor) -> None:
-    axes = figure.add_axes(place)
-    axes.imshow(pixels.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.set(xticks=[], yticks=[])
-
-
-def _text(
-    figure: Figure, x: float, y: float, text: str, size: float = 10, colour: str = TEXT_COLOUR
-) -> None:
-    figure.text(x, y, text, fontsize=size, color=colour, ha="center", parse_math=False)
-
-
-def _arrow(figure: Figure, start: tuple[float, float], end: tuple[float, float]) -> None:
-    arrow = FancyArrowPatch(
-        start, end, transform=figure.transFigure, arrowstyle="-|>", mutation_scale=11, color=FAINT
-    )
-    figure.add_artist(arrow)
 
 
 def _bars(axes: Axes, certificate: macer.Certificate) -> None:
@@ -178,39 +152,115 @@ def curves() -> Figure:
     """Radius–accuracy curves of CIFAR-10 at σ 0.5, with what each training took."""
     every_fifth = Selection(skip=5)
     logs = [select(read_log(ROOT / file), every_fifth) for file in TRAININGS]
-    figure = _titled("CIFAR-10, σ = 0.5: certified accuracy by training")
+    figure = titled("Certified accuracy on CIFAR-10, σ = 0.5")
     axes = figure.add_axes((0.11, 0.13, 0.86, 0.76))
     radii = np.linspace(0, max(float(log.radius.max()) for log in logs), POINTS)
     lines = draw_steps(axes, [(radii, certified_accuracy(log, radii)) for log in logs])
+    drawn = dict([_points_of_sun(axes)])  # by ACR
     for line, (file, (name, cost)), log in zip(lines, TRAININGS.items(), logs, strict=True):
-        ours = "" if "published" in file else "recipe "
         acr = average_certified_radius(log)
-        line.set_label(f"{ours}{name}: ACR {acr:.3f}, {cost}")
-        line.set_linewidth(1.4 if "published" in file else 2)
-    _points_of_sun(axes)
+        line.set_label(f"{name}: ACR {acr:.3f}, {cost}")
+        line.set_linewidth(1.5 if "published" in file else 2.4)
+        drawn[acr] = line
     axes.set_ylim(0, 0.8)
     axes.set_yticks(np.linspace(0, 0.8, 5))
-    axes.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOUR, loc="upper right")
+    axes.legend(
+        handles=[drawn[acr] for acr in sorted(drawn, reverse=True)],
+        frameon=False, fontsize=9.5, labelcolor=TEXT_COLOUR, loc="upper right",
+    )  # fmt: skip
     images = f"{len(logs[0].idx):,} test images, every 5th · n = 100,000 · α = 0.001"
-    axes.text(0.02, 0.03, images, transform=axes.transAxes, fontsize=8, color=FAINT)
+    axes.text(0.02, 0.03, images, transform=axes.transAxes, fontsize=9, color=FAINT)
     return figure
 
 
-def _points_of_sun(axes: Axes) -> None:
-    """Sun et al., whose log may not be copied: points at the radii that the leaderboard has."""
+def _points_of_sun(axes: Axes) -> tuple[float, Line2D]:
+    """Sun et al., whose log may not be copied: points at the radii that the leaderboard has.
+
+    Returns:
+        their ACR, and the points.
+    """
     [sun] = [row for row in board(0.5, "every-5th").rows if row.method == "sun"]
     points = [(r, share) for r, share in zip(RADII, sun.accuracies, strict=True) if share > 0]
-    axes.plot(
+    [line] = axes.plot(
         *zip(*points, strict=True), "D", color=TEXT_COLOUR, markersize=4, fillstyle="none",
         label=f"{sun.name}: ACR {sun.acr:.3f}, published",
     )  # fmt: skip
+    return sun.acr, line
+
+
+def attacks() -> Figure:
+    """What a radius means: the image of the first picture, attacked inside its ball and outside."""
+    model, card = macer.load_model(ZOO)
+    image = torch.from_numpy(load("mnist-sample", "test").images[IMAGE])
+    [certificate] = macer.certify(
+        model, image[None], sigma=card.sigma, n=10_000, indices=[noise_number(image)]
+    )
+    lengths = [times * certificate.radius for times in (0, 0.5, 1, 2, 4)]
+    images = _attacked(model, image, certificate.label, card.sigma, lengths)
+    found = macer.certify(model, images, sigma=card.sigma, n=N)
+    figure = titled("A real attack, inside the certified ball and outside", height=3.1)
+    for i, (length, picture, one) in enumerate(zip(lengths, images, found, strict=True)):
+        left = 0.05 + 0.18 * i + (0.06 if i > 2 else 0)
+        pixels(figure, (left, 0.49, 0.15, 0.276), picture[0] / 255)
+        text(figure, left + 0.075, 0.8, f"moved by {down(length, 2)}" if i else "x", size=9)
+        colour = BLUE if one.label == certificate.label else RED
+        text(figure, left + 0.075, 0.385, f"“{one.label}”", size=13, colour=colour)
+        shares = [one.estimation[c] / N for c in (certificate.label, found[-1].label)]
+        axes = figure.add_axes((left, 0.14, 0.15, 0.2))
+        axes.barh([0, 1], shares, color=[BLUE, RED], height=0.7)
+        axes.set(xlim=(0, 1), xticks=[])
+        axes.set_yticks([0, 1], [f"“{c}”" for c in (certificate.label, found[-1].label)])
+        axes.invert_yaxis()
+        axes.tick_params(length=0, labelcolor=TEXT_COLOUR, labelsize=8, pad=1)
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+    figure.add_artist(Line2D([0.6, 0.6], [0.1, 0.86], color=FAINT, lw=1, ls="--"))
+    text(figure, 0.3, 0.035, f"within R = {down(certificate.radius, 4)}: certified", colour=BLUE)
+    text(figure, 0.79, 0.035, "beyond R: nothing is promised", colour=RED)
+    return figure
+
+
+def _attacked(
+    model: Module, image: Tensor, label: int, sigma: float, lengths: Sequence[float]
+) -> Tensor:
+    """An 8-bit image for each length, which PGD through the noise finds against the label."""
+    images = image.expand(len(lengths), -1, -1, -1)
+    noise = torch.empty((64, *image.shape))
+    fill_normal(noise, seed=0, purpose=Purpose.ATTACK, image=IMAGE, chunk=0)
+    labels = torch.full((len(lengths),), label)
+    copies = sigma * noise.expand(len(lengths), *noise.shape)
+    at_most = torch.tensor(lengths)
+    found = pgd(model, images / 255, labels, copies, epsilon=at_most, steps=20)
+    return to_grid(images, found.double() - images.double() / 255)
+
+
+def objective() -> Figure:
+    """The two terms of MACER's loss over ẑ of the true class, for two classes."""
+    figure = titled("Cross-entropy is nearly 0 where the radius still grows")
+    axes = figure.add_axes((0.1, 0.13, 0.87, 0.75))
+    share = np.linspace(0.001, 0.9999, 600)
+    right = share[share > 0.5]
+    radii = SIGMA * ndtri(right)
+    axes.plot(share, -np.log(share), color=RED, lw=1.8, label="cross-entropy, −log ẑ")
+    axes.plot(right, radii, color=BLUE, lw=2.4, label="certified radius, σ Φ⁻¹(ẑ)")
+    axes.axvline(0.5, color=FAINT, lw=0.8, ls=":")
+    axes.text(0.25, 0.15, "wrong label:\nno radius", ha="center", fontsize=9, color=FAINT)
+    for at, up in ((0.9, 0.16), (0.99, 0.12)):
+        reached = SIGMA * float(ndtri(at))
+        axes.plot([at], [reached], "o", color=BLUE, markersize=5)
+        axes.text(at - 0.015, reached + up, f"ẑ = {at}: R = {down(reached, 2)}",
+                  ha="right", fontsize=9, color=BLUE)  # fmt: skip
+        axes.plot([at], [-np.log(at)], "o", color=RED, markersize=5)
+    axes.set(xlim=(0, 1.005), ylim=(0, 2.4))
+    label_axes(axes, "ẑ of the true class", f"loss, radius (σ = {SIGMA})")
+    axes.legend(frameon=False, fontsize=9.5, labelcolor=TEXT_COLOUR, loc="upper center")
+    return figure
 
 
 def half_space() -> Figure:
     """Why there is a radius: noise around x and around x + δ, and the worst classifier."""
-    figure = _titled("The worst classifier is a half-space")
+    figure = titled("The worst classifier is a half-space")
     axes = figure.add_axes((0.04, 0.12, 0.92, 0.74))
-    sigma, p_a, shift = 0.5, 0.9, 0.45
+    sigma, p_a, shift = SIGMA, 0.9, 0.45
     boundary = sigma * ndtri(p_a)
     x = np.linspace(-1.7, 2.2, 160)
     for centre, colour, name in ((0.0, BLUE, "x"), (shift, RED, "x + δ")):
@@ -237,7 +287,7 @@ def half_space() -> Figure:
 
 def radius() -> Figure:
     """The radius over the share of votes, for several n."""
-    figure = _titled("Radius by the share of votes for the top class")
+    figure = titled("Radius by the share of votes for the top class")
     axes = figure.add_axes((0.12, 0.13, 0.85, 0.75))
     shares = np.linspace(0.5, 1, 101)
     for n, colour in ((100, RED), (1_000, GREEN), (100_000, BLUE)):
@@ -268,9 +318,11 @@ def paper_and_fast() -> Figure:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "attacks": attacks,
     "certificate": certificate,
     "curves": curves,
     "half-space": half_space,
+    "objective": objective,
     "paper-and-fast": paper_and_fast,
     "radius": radius,
 }

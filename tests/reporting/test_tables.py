@@ -124,6 +124,16 @@ def test_rows_over_different_images_or_n_carry_a_warning() -> None:
     assert not any("differ" in note for note in tabulate([a, a]).notes[2:])
 
 
+def test_a_log_that_does_not_record_n_is_not_said_to_differ_in_it() -> None:
+    known, unknown = replace(random_log(0), n=100), replace(random_log(0), n=None)
+    notes = tabulate([known, unknown]).notes
+    assert any(note.startswith("Not every row records n, on which ACR depends") for note in notes)
+    assert not any("differ in" in note for note in notes)
+    both = tabulate([known, replace(unknown, alpha=0.01), replace(known, alpha=0.001)]).notes
+    assert any("The rows differ in α, on" in note for note in both)
+    assert any("Not every row records n, on" in note for note in both)
+
+
 def test_markdown_has_as_many_cells_in_every_line() -> None:
     table = tabulate([replace(random_log(0), name="a|b\n*c*"), random_log(1)])
     lines = [line for line in markdown(table).splitlines() if line.startswith("|")]

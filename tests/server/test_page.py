@@ -5,6 +5,7 @@ The pictures of docs/guide/serve.md are made by
     PYTHONPATH=tests/support python tests/server/test_page.py docs/pictures
 """
 
+import re
 import signal
 import sys
 import threading
@@ -160,6 +161,29 @@ def test_another_sigma_and_another_level_certify_anew(browser: Any, address: str
         page.select_option("#alpha", "0.05")
         wait_for_radius(page, 0)
         assert "0.95" in page.inner_text("#count")
+
+
+def test_a_test_image_takes_the_place_of_a_drawing(browser: Any, address: str) -> None:
+    with ready(browser, address, WIDE) as page:
+        assert page.locator("#drawing.empty").count() == 1  # which says that one may draw there
+        draw_seven(page, page)
+        assert page.locator("#drawing.empty").count() == 0
+        page.click("#examples button:nth-child(1)")
+        page.wait_for_selector("#drawing.empty")
+
+
+def test_the_end_without_a_certificate_says_why(browser: Any, address: str) -> None:
+    """Test image 8, a five whose votes three classes share."""
+    with ready(browser, address, WIDE) as page:
+        soon = re.compile("deadline=[0-9]+")
+        page.route(
+            "**/stream*",
+            lambda route: route.continue_(url=soon.sub("deadline=1", route.request.url)),
+        )
+        page.click("#examples button:nth-child(9)")
+        page.wait_for_function("() => document.getElementById('problem').textContent !== ''")
+        assert "copies are too divided for a certificate." in page.inner_text("#problem")
+        assert page.inner_text("#label") == "abstains"
 
 
 def test_a_file_that_is_no_image_is_told(browser: Any, address: str, tmp_path: Path) -> None:

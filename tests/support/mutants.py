@@ -434,8 +434,8 @@ MUTANTS = {
     ),
     "ACRs of different bounds side by side without a word": Mutant(
         "reporting/notes.py",
-        '("bound", {row.bound for row in rows} - {None}),',
-        '("bound", set()),',
+        '"bound": {row.bound for row in rows if row.bound is not None},',
+        '"bound": set(),',
         "audit/test_rescore.py",
     ),
     "a folder without certificates hides those of the zoo": Mutant(

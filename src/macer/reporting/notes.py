@@ -20,20 +20,27 @@ def general_notes(rows: "Sequence[ScoreRow]") -> list[str]:
         counts = {row.difference.images for row in rows if row.difference}
         images = f"{counts.pop():,}" if len(counts) == 1 else "different numbers of"
         notes.append(f"Differences of ACR are paired, over {images} images common with the first.")
-    differing = [
-        symbol
-        for symbol, values in (
-            ("images", {row.which for row in rows}),
-            ("n", {row.n for row in rows}),
-            ("α", {row.alpha for row in rows}),
-            ("bound", {row.bound for row in rows} - {None}),
-        )
-        if len(values) > 1
-    ]
-    if differing:
+    return notes + _comparison_notes(rows)
+
+
+def _comparison_notes(rows: "Sequence[ScoreRow]") -> list[str]:
+    """In what the rows differ, and what some of them do not record."""
+    values: dict[str, set[object]] = {
+        "images": {row.which for row in rows},
+        "n": {row.n for row in rows},
+        "α": {row.alpha for row in rows},
+        "bound": {row.bound for row in rows if row.bound is not None},
+    }
+    notes = []
+    if differing := [symbol for symbol, known in values.items() if len(known - {None}) > 1]:
         notes.append(
             f"The rows differ in {' and '.join(differing)}, on which ACR depends: "
             "do not compare their ACRs directly."
+        )
+    if partly := [symbol for symbol, known in values.items() if None in known and len(known) == 2]:
+        notes.append(
+            f"Not every row records {' and '.join(partly)}, on which ACR depends: "
+            "compare their ACRs only if you know that they are the same."
         )
     return notes
 

@@ -48,6 +48,12 @@ export function showCertificate(label, radius, last) {
   tell($("radius"), radius, last);
 }
 
+// At the end, where there is no certificate.
+export function showDivided(samples) {
+  $("label").textContent = "abstains";
+  $("problem").textContent = `The votes of ${samples.toLocaleString("en")} copies are too divided for a certificate.`;
+}
+
 // After the certificate: where there is none, nothing holds.
 export function showCount(samples, seconds, alpha) {
   const holds = Number($("radius").textContent) > 0 ? `; holds with probability ${1 - alpha}` : "";

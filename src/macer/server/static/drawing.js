@@ -20,6 +20,7 @@ export class Pad {
   clear() {
     this.context.fillStyle = "#000";
     this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    this.canvas.parentElement.classList.add("empty");
   }
 
   place(event) {
@@ -74,6 +75,7 @@ export class Pad {
     context.moveTo(from.x, from.y);
     context.lineTo(to.x, to.y + 0.01);
     context.stroke();
+    this.canvas.parentElement.classList.remove("empty");
   }
 
   // The drawing as MNIST has its digits: 20 pixels at most, with the centre of mass in the middle.

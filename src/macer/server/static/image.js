@@ -39,10 +39,16 @@ export class Source {
     this.take();
   }
 
+  // A picture in place of what is drawn.
+  instead(picture) {
+    this.pad.clear();
+    this.show(picture);
+  }
+
   async photo(file) {
     if (!file) return;
     try {
-      this.show(await createImageBitmap(file));
+      this.instead(await createImageBitmap(file));
     } catch {
       this.refused("The file must be a PNG or JPEG image.");
     }
@@ -56,7 +62,7 @@ export class Source {
       button.append(picture);
       button.addEventListener("click", async () => {
         await picture.decode();
-        this.show(picture);
+        this.instead(picture);
       });
       $("examples").append(button);
     }

@@ -1,6 +1,6 @@
 // The page: an image, its certificate that grows, and an attack on it.
 
-import { clear, setClasses, showCertificate, showCount, showVotes, tell } from "./certificate.js";
+import { clear, setClasses, showCertificate, showCount, showDivided, showVotes, tell } from "./certificate.js";
 import { Curve } from "./curve.js";
 import { paint, pngOf } from "./drawing.js";
 import { Source } from "./image.js";
@@ -86,6 +86,7 @@ function show(answer, last) {
   showCertificate(answer.abstained ? "no label yet" : answer.class_name, answer.radius.toFixed(4), last);
   showCount(answer.samples, answer.seconds, answer.alpha);
   showVotes(answer.votes, answer.samples, answer.selected);
+  if (last && answer.abstained) showDivided(answer.samples);
   if (answer.copies.length) {
     $("copies").replaceChildren(...answer.copies.map((copy) =>
       Object.assign(document.createElement("img"), { src: `data:image/png;base64,${copy}`, alt: "" })));
