@@ -95,7 +95,7 @@ def test_beside_every_acr_of_ours_stands_that_by_the_runner_ups_bound():
 
 def test_of_several_seeds_a_row_has_the_first_and_tells_the_mean(tmp_path, monkeypatch):
     record = results_folder() / "cifar10-0.50-record.tsv.gz"
-    [source] = [one for one in sources() if (one.of, one.run[-4:]) == ("record", "0.50")]
+    [source] = [one for one in sources() if one.file == record.name]
     for name in (source.file, "cifar10-0.50-record-seed-1.tsv.gz"):
         shutil.copy(record, tmp_path / name)
     monkeypatch.setattr(paper_logs, "results_folder", lambda: tmp_path)
