@@ -14,8 +14,8 @@ import macer
 from macer.certification import pace
 from macer.certification.budget import Pace
 from macer.cli.app import main
-from macer.data.photograph import read_image
-from macer.data.sets import load
+from macer.data.photograph import read_photograph
+from macer.data.sets import Rules, load
 from macer.runs.model_file import parse_model
 from macer.training import speed
 
@@ -104,7 +104,7 @@ def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificat
     damage(Path("photos"))
     assert main([*FOLDER, "--out", "run", "--size", "12", "--skip-damaged"]) == 0
     assert main(["certify", "run", *PHOTOS, "--skip-damaged", "--stop", "5", *FEW]) == 0
-    split = load("folder@12", "train", "photos", rules=macer.data.sets.Rules(skip_damaged=True))
+    split = load("folder@12", "train", "photos", rules=Rules(skip_damaged=True))
     head, *rows = rows_of("run/files-train.tsv")
     assert head == ["idx", "class", "file"]
     assert rows == [
@@ -147,7 +147,7 @@ def test_certificates_of_two_preparations_do_not_mix(desk, capsys):
 def test_predict_prepares_a_photograph_as_the_data_set_did(desk, capsys):
     assert main([*FOLDER, "--out", "run", "--size", "12"]) == 0
     file = Path("photos/test/cat/phone.jpg")
-    pixels = read_image(file, channels=3, size=(12, 12))
+    pixels = read_photograph(file, channels=3, size=(12, 12)).pixels
     Image.fromarray(pixels.transpose(1, 2, 0)).save("prepared.png")
     capsys.readouterr()
     assert main(["predict", "run", str(file), "prepared.png", "--n", "200", *CPU]) == 0

@@ -37,7 +37,7 @@ def test_jpeg_images_are_read(tmp_path):
 def test_images_have_as_many_pixels_as_the_limit_and_no_more(tmp_path, monkeypatch):
     write_image(path := tmp_path / "a.png", 0, size=(64, 64))
     monkeypatch.setattr(photograph, "LARGEST_IMAGE", 4096)
-    assert photograph.read_image(path, channels=1).shape == (1, 64, 64)
+    assert photograph.read_photograph(path, channels=1).pixels.shape == (1, 64, 64)
 
 
 def test_a_grey_image_after_a_coloured_one_leaves_all_in_colour(tmp_path):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from macer.data import photographs
 from macer.data.fingerprint import fingerprint
-from macer.data.photograph import read_image
+from macer.data.photograph import read_photograph
 from macer.data.sets import Rules, load, size_of, sized
 
 SKIP = Rules(skip_damaged=True)
@@ -56,7 +56,8 @@ def test_each_image_is_its_file_prepared_and_has_the_files_class(messy):
         split = load("folder@16x12", part, messy)
         assert split.classes == ("cat", "dog", "emu")
         for pixels, label, file in zip(split.images, split.labels, split.files, strict=True):
-            assert np.array_equal(pixels, read_image(messy / file, channels=3, size=(16, 12)))
+            photograph = read_photograph(messy / file, channels=3, size=(16, 12))
+            assert np.array_equal(pixels, photograph.pixels)
             assert file.split("/")[:2] == [part, split.classes[label]]
         assert len({*split.files}) == len(split.files)
     assert split.image(3) == f"image 3 ({split.files[3]})" and split.image(99) == "image 99"

@@ -20,7 +20,7 @@ from PIL import Image
 from macer.data import downloads, image_folder
 from macer.data.downloads import Download, File
 from macer.data.image_files import read_middle
-from macer.data.photograph import read_image
+from macer.data.photograph import read_photograph
 from macer.data.sets import load
 
 HERE = Path()
@@ -388,7 +388,7 @@ PICTURES = {
         lambda: write("a.png", png(60_000, 1)), lambda: read_middle(Path("a.png")), "less narrow"
     ),
     "one image in a pipe": Case(
-        lambda: pipe("a.png"), lambda: read_image(Path("a.png"), channels=1), "got a pipe"
+        lambda: pipe("a.png"), lambda: read_photograph(Path("a.png"), channels=1), "got a pipe"
     ),
     "an image to label, in a pipe": Case(
         lambda: pipe("a.png"), "predict zoo:mnist-0.50 a.png", "no image at a.png"

@@ -195,15 +195,6 @@ def _is_deep(image: "ImageFile.ImageFile") -> bool:
     return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in image.tile)
 
 
-def read_image(file: Path, *, channels: int, size: Size | None = None) -> np.ndarray:
-    """One file as (channels, height, width) uint8; one channel is grey, three are RGB.
-
-    Args:
-        size: (height, width) to fit the image to; by default it keeps its own.
-    """
-    return read_photograph(file, channels=channels, size=size).pixels
-
-
 class Photograph(NamedTuple):
     """A file's pixels, and how they were turned."""
 
@@ -211,8 +202,12 @@ class Photograph(NamedTuple):
     turned: str  # in words; "" if they were not
 
 
-def read_photograph(file: Path, *, channels: int, size: Size | None) -> Photograph:
-    """As `read_image`, with what was done to turn it upright."""
+def read_photograph(file: Path, *, channels: int, size: Size | None = None) -> Photograph:
+    """One file; one channel is grey, three are RGB.
+
+    Args:
+        size: (height, width) to fit the image to; by default it keeps its own.
+    """
     with opened_image(file) as image:
         return photograph_of(image, channels=channels, size=size)
 
