@@ -76,10 +76,21 @@ MISTAKES = [
     ("train demo --init large", "no model in large: expected large/model.safetensors\n"),
     ("train demo --init digit.png", "digit.png must be a file of torch.save or of safetensors; "),
     ("train demo --init run --normalise 0.5/1", "normalise must be that of run/model.safetensors"),
-    ("train demo --freeze conv3", "freeze must name parts of the network, got conv3, did you "),
-    ("train demo --freeze conv1 conv2 fc*", "freeze must leave something to train, got conv1 conv"),
     (
-        "train demo --freeze-all-but fc",
+        "train demo --freeze conv1",
+        "init must be given with freeze, which would keep random weights",
+    ),
+    ("train demo --freeze-all-but fc1", "init must be given with freeze_all_but, which would keep"),
+    (
+        "train demo --init run --freeze conv3",
+        "freeze must name parts of the network, got conv3, did you ",
+    ),
+    (
+        "train demo --init run --freeze conv1 conv2 fc*",
+        "freeze must leave something to train, got conv1 conv",
+    ),
+    (
+        "train demo --init run --freeze-all-but fc",
         "freeze_all_but must name parts of the network, got fc, did you",
     ),
     ("train demo --new-lr-factor 0", "new_lr_factor must be > 0, got 0.0\n"),

@@ -21,6 +21,7 @@ from macer.runs.zoo import in_zoo
 from macer.system.errors import Mistake
 from macer.system.progress import note
 from macer.system.typed import require_type
+from macer.system.user_code import names_a_function
 from macer.training.batches import as_floats
 from macer.training.freezing import freeze
 
@@ -141,6 +142,13 @@ def check_initial_settings(recipe: TrainRecipe, record: dict[str, Any] | None) -
     if recipe.denoiser != "none" and record is None:
         raise Mistake(
             f"init must be given with a denoiser, for {recipe.model}'s weights; add --init FILE"
+        )
+    frozen = "freeze" if recipe.freeze else "freeze_all_but"
+    # A function of one's own may return a network that has its weights already.
+    if getattr(recipe, frozen) and record is None and not names_a_function(recipe.model):
+        raise Mistake(
+            f"init must be given with {frozen}, which would keep random weights as they are; add "
+            "--init FILE"
         )
     if recipe.new_lr_factor != 1 and not (record and record["new"]):
         reason = "with an init that gives every weight" if record else "without an init"
