@@ -268,17 +268,23 @@ def test_what_it_takes_is_told_for_photographs_and_for_a_function(desk, monkeypa
     train = ["plan", "--train", "mine.toml", "--code", "own_code"]
     plan = ["plan", "own_code:net", "--sigma", "0.5"]
     by_folder, by_function = ["--dataset", "folder", *PHOTOS], ["--dataset", "own_code:named"]
-    for command, shape in (
-        ([*plan, *by_folder, "--size", "12x16"], [3, 12, 16]),
-        ([*plan, "--dataset", "folder@12", *PHOTOS], [3, 12, 12]),
-        ([*plan, *by_function], [3, 10, 12]),
-        ([*train, *by_folder, "--size", "16"], [3, 16, 16]),
-        ([*train, *by_function], [3, 10, 12]),
+    photographs = len(
+        load(
+            "folder@12", "test", "photos", rules=Rules(skip_damaged=True, duplicates="ignore")
+        ).images
+    )
+    for command, shape, images in (
+        ([*plan, *by_folder, "--size", "12x16"], [3, 12, 16], photographs),
+        ([*plan, "--dataset", "folder@12", *PHOTOS], [3, 12, 12], photographs),
+        ([*plan, *by_function], [3, 10, 12], 24),
+        ([*plan, *by_function, "--images", "7"], [3, 10, 12], 7),
+        ([*train, *by_folder, "--size", "16"], [3, 16, 16], photographs),
+        ([*train, *by_function], [3, 10, 12], 24),
     ):
         capsys.readouterr()
         assert main([*command, *CPU, "--json"]) == 0, command
         told = json.loads(capsys.readouterr().out)
-        assert told["shape"] == shape
+        assert (told["shape"], told["images"]) == (shape, images)
         assert (told["training"] is not None) == (command[1] == "--train")
 
 

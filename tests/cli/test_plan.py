@@ -122,6 +122,16 @@ def test_a_known_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[12].startswith("R = 0.5: 500 images robust to 1.5 R take ")
 
 
+def test_one_step_and_one_image_are_not_several(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "one.toml"
+    recipe.write_text('model = "lenet"\ndataset = "mnist-sample"\nbatch = 10000\nepochs = 1\n')
+    text = printed(capsys, "--train", str(recipe), "--images", "1", "--radius", "0.5")
+    assert " 1 step at " in text and "R = 0.5: 1 image robust to " in text
+    assert "  1 image  " in text
+
+
 def test_a_radius_that_only_all_samples_at_once_reach_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -8,21 +8,24 @@ from cyclopts import Parameter
 from macer.cli.parameters import Code, Data, Device, Precision, Size, Threads, computing_device
 from macer.cli.plan_images import (
     check_left_out,
+    planned_images,
     read_leniently,
-    shape_and_classes,
     sized_data_set,
 )
 from macer.cli.printing import Result, print_line, print_table
 from macer.recipes import TrainRecipe, Whole
 from macer.recipes.bound_names import FixedBoundName
 from macer.system.errors import Mistake
-from macer.system.text import duration, rate_text, shape_text
+from macer.system.text import counted, duration, rate_text, shape_text
 
 if TYPE_CHECKING:
     import torch
 
     from macer.certification.budget import PlannedCertification, RadiusBudget
     from macer.certification.target import Target
+
+
+USUAL_IMAGES = 500  # the paper certifies as many
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def plan(
     /,
     *,
     radius: Annotated[tuple[float, ...], Parameter(consume_multiple=True)] = (),
-    images: Whole = 500,
+    images: Whole | None = None,
     n0: Whole = 100,
     n: Whole = 100_000,
     alpha: float = 0.001,
@@ -75,7 +78,8 @@ def plan(
     radius
         Radii that images are to be certified at.
     images
-        Number of images.
+        Number of images; by default the test images of photographs or of a function that the plan
+        reads, else 500.
     n0
         Samples that select the class.
     n
@@ -113,14 +117,16 @@ def plan(
     dataset = sized_data_set(dataset, size, recipe)
     if recipe is not None and dataset is not None:
         recipe = replace(recipe, dataset=dataset)
-    model = _target(target, recipe, sigma, dataset, data, shape, classes, code)
+    model, tested = _target(target, recipe, sigma, dataset, data, shape, classes, code)
     _check_settings(radius, sigma=model.sigma, n0=n0, n=n, alpha=alpha, bound=bound)
     processor = computing_device(device, threads)
     pace = measured_pace(
         model, device=processor, precision=precision, exact=exact, row_by_row=row_by_row,
         betas=_betas(bound), batch_size=batch_size,
     )  # fmt: skip
-    planned = PlannedCertification(pace, images, model.sigma, alpha, n0, n, bound, price)
+    planned = PlannedCertification(
+        pace, images or tested or USUAL_IMAGES, model.sigma, alpha, n0, n, bound, price
+    )
     training = _training(train, recipe, data, code, processor, price) if train and recipe else None
     return _print_plan(model, planned, radius, training, processor)
 
@@ -160,8 +166,11 @@ def _target(
     shape: str | None,
     classes: int | None,
     code: Code,
-) -> "Target":
-    """The network to plan for; one of a recipe has the recipe's σ and data set."""
+) -> tuple["Target", int | None]:
+    """The network to plan for, and the test images of a data set that was read for it.
+
+    The network of a recipe has the recipe's σ and data set.
+    """
     from macer.certification.target import is_trained, trained_target, untrained_target
 
     if name is None and recipe is None:
@@ -172,7 +181,7 @@ def _target(
         check_left_out(name, dataset=dataset, shape=shape, classes=classes)
         if sigma not in (None, known.sigma):
             raise Mistake(f"sigma must be {known.sigma}, that of {name}, got {sigma}")
-        return known
+        return known, None
     if recipe is not None:
         name, sigma = name or recipe.model, recipe.sigma if sigma is None else sigma
         dataset = dataset or (None if shape else recipe.dataset)
@@ -180,11 +189,13 @@ def _target(
     _check_name(name)
     if sigma is None:
         raise Mistake(f"sigma must be given to plan for {name}; add --sigma")
-    size, count = shape_and_classes(name, dataset, data, shape, classes)
+    inputs = planned_images(name, dataset, data, shape, classes)
     denoiser = recipe.denoiser if recipe is not None and name == recipe.model else "none"
-    return untrained_target(
-        name, sigma=sigma, shape=size, num_classes=count, denoiser=denoiser, code=code
-    )
+    untrained = untrained_target(
+        name, sigma=sigma, shape=inputs.shape, num_classes=inputs.classes, denoiser=denoiser,
+        code=code,
+    )  # fmt: skip
+    return untrained, inputs.tested
 
 
 def _check_name(name: str) -> None:
@@ -246,7 +257,7 @@ def _print_plan(
     )
     print_line(f"σ {planned.sigma:g}, α {planned.alpha:g}, n0 {planned.n0:,}, {planned.bound}")
     priced = planned.price is not None
-    header = ("n", "largest radius", "per image", f"{planned.images:,} images", "cost")
+    header = ("n", "largest radius", "per image", f"{counted(planned.images, 'image')}", "cost")
     rows = [
         (
             f"{size.n:,}", _down(size.radius), duration(size.seconds_per_image),
@@ -290,7 +301,7 @@ def _print_radii(planned: "PlannedCertification", needs: "list[RadiusBudget]") -
             continue
         likely = dict(zip(TRUE_RADII, need.early, strict=True))[1.5]
         print_line(
-            f"R = {need.radius:g}: {planned.images:,} images robust to 1.5 R take "
+            f"R = {need.radius:g}: {counted(planned.images, 'image')} robust to 1.5 R take "
             f"{duration(likely.seconds)} with it{_for(likely.cost)}."
         )
 
@@ -299,7 +310,7 @@ def _print_training(
     training: TrainingBudget, seconds: float, price: float | None, planned: "PlannedCertification"
 ) -> None:
     print_line(
-        f"Training {training.recipe}, without validation: {training.steps:,} steps at "
+        f"Training {training.recipe}, without validation: {counted(training.steps, 'step')} at "
         f"{rate_text(training.samples_per_second)} samples/s,"
     )
     print_line(f"  {duration(training.seconds)}{_for(training.cost)}.")

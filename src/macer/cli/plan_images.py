@@ -1,7 +1,7 @@
 """The images that a plan is for: of a data set, of photographs, or of a shape alone."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from macer.cli.parameters import Data
 from macer.recipes import TrainRecipe
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from macer.data.sets import Split
 
 Shape = tuple[int, int, int]
+
+
+class PlannedImages(NamedTuple):
+    """What is known of the images that a plan is for."""
+
+    shape: Shape
+    classes: int
+    tested: int | None = None  # test images of a data set that was read
 
 
 def sized_data_set(dataset: str | None, size: str | None, recipe: TrainRecipe | None) -> str | None:
@@ -24,39 +32,42 @@ def sized_data_set(dataset: str | None, size: str | None, recipe: TrainRecipe | 
     return None if dataset is None else sized(dataset, size)
 
 
-def shape_and_classes(
+def planned_images(
     name: str, dataset: str | None, data: Data, shape: str | None, classes: int | None
-) -> tuple[Shape, int]:
+) -> PlannedImages:
     """The shape and the number of classes: given, or those of a data set."""
     from macer.data.sets import classes_of
     from macer.system.user_code import names_a_function
 
     if shape is not None and classes is not None:
         check_left_out("a shape and classes", dataset=dataset)
-        return _shape(shape), classes
+        return PlannedImages(_shape(shape), classes)
     if dataset is None:
         raise Mistake(
             f"dataset must be given to plan for {name}; add --dataset NAME, or --shape and "
             "--classes"
         )
     if shape is not None and not names_a_function(dataset):
-        return _shape(shape), len(classes_of(dataset, data))
-    known, names = _of_data_set(dataset, data)
-    return (_shape(shape) if shape else known), (classes or len(names))
+        return PlannedImages(_shape(shape), len(classes_of(dataset, data)))
+    known = _of_data_set(dataset, data)
+    return PlannedImages(
+        _shape(shape) if shape else known.shape, classes or known.classes, known.tested
+    )
 
 
-def _of_data_set(name: str, data: Data) -> tuple[Shape, tuple[str, ...]]:
-    """The shape of a data set's images, and its classes; photographs and functions are read."""
+def _of_data_set(name: str, data: Data) -> PlannedImages:
+    """A data set's images and its number of classes; photographs and functions are read."""
     from macer.data.arrays import class_names
     from macer.data.sets import DATASETS, classes_of
     from macer.system.user_code import names_a_function
 
     known = () if names_a_function(name) else classes_of(name, data)
     if name in DATASETS and (shape := DATASETS[name].shape):
-        return shape, known
+        return PlannedImages(shape, len(known))
     split = read_leniently(name, "test", data)
     channels, height, width = split.images.shape[1:]
-    return (channels, height, width), known or class_names(None, split)
+    classes = known or class_names(None, split)
+    return PlannedImages((channels, height, width), len(classes), len(split.images))
 
 
 def read_leniently(name: str, part: str, data: Data) -> "Split":

@@ -33,6 +33,11 @@ def rate_text(rate: float) -> str:
     return f"{rate:{',.0f' if rate >= 10 else '.2g'}}"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, such as 1 step and 1,000 steps."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """A time in the two largest units that it has, such as 12 min 30 s; below ten, in tenths."""
     if 0 < seconds < 9.95:
