@@ -747,6 +747,9 @@ MISTAKES = [
     ("history run --plot a.jpg", "path of a plot must end in .png, .pdf or .svg, got 'a.jpg'\n"),
     # compare
     ("compare demo", 'Command "compare" parameter --out requires an argument.'),
+    ("compare none.toml --out new", "no recipe at none.toml; write it, or name one that `macer "),
+    ("compare demo --out new --share 2", "share must be in (0, 1], got 2\n"),
+    ("compare demo --out new --copies 7", "copies must be at least k, 8, got 7\n"),
     ("compare demmo --out new", "unknown recipe 'demmo', did you mean 'demo'?; `macer recipes` "),
     ("compare typo.toml --out new", "recipe typo.toml has an unknown field 'sigmma', did you "),
     ("compare demo word.toml --out new", "recipe word.toml: sigma must be a number, got 'much'\n"),

@@ -261,6 +261,31 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
     assert Path("all/consistency/seed-1/certificates.tsv").is_file()
 
 
+def test_the_command_takes_a_share_of_the_epochs_or_as_many_copies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text(
+        'model = "tiny_models:tiny"\nsigma = 0.25\nbatch = 32\nepochs = 8\nlr_decays = [4]\n'
+        'labelled = 64\n[loss]\nname = "macer"\n'
+    )
+    compare = ["compare", "own.toml", "--seeds", "1", "--n0", "10", "--n", "50", "--device", "cpu"]
+    compare += ["--code", "tiny_models", "--vary", "k=1,2", "--skip", "200"]
+    for flags, epochs in (
+        (["--out", "a", "--share", "0.25"], {"k-1": 2, "k-2": 2}),
+        (["--out", "b", "--copies", "4"], {"k-1": 4, "k-2": 2}),
+    ):
+        assert main([*compare, *flags]) == 0
+        for name, expected in epochs.items():
+            recipe = Run(Path(flags[1]) / f"own-{name}" / "seed-0").read_recipe()
+            assert (recipe.epochs, recipe.lr_decays) == (expected, (expected // 2,))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if " own-k" in line]
+    assert [row[-3] for row in rows] == ["2", "2", "4", "2"]
+    for flags in (["--share", "0.5"], ["--vary", "epochs=4"]):
+        assert main([*compare, *flags, "--copies", "4", "--out", "c"]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("macer: copies must be left out with --share and --vary epochs, got")
+    assert not Path("c").exists()
+
+
 def test_a_score_gives_the_same_table_for_less_work(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("plain.toml").write_text(

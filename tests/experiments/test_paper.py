@@ -18,10 +18,10 @@ from macer.experiments.paper import (
     only,
     papers_images,
     read_item,
-    shortened,
 )
-from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe
+from macer.recipes import CertifyRecipe, Loss, TrainRecipe
 from macer.recipes.fields import MACER
+from macer.recipes.lengths import shortened
 from macer.reporting.logs import read_log, select
 from macer.reporting.scores import average_certified_radius, certified_accuracy
 from macer.system.errors import Mistake
@@ -92,17 +92,6 @@ def test_the_settings_are_those_of_table_9():
             assert {recipe.sigma for recipe in some} == {sigma}
             for other in usual.keys() - {field}:
                 assert {recipe.flat()[other] for recipe in some} == {usual[other]}
-
-
-def test_a_shorter_training_keeps_its_places_and_everything_else():
-    recipe = named_recipe("paper/cifar10-1.00")
-    assert shortened(recipe, 1.0) == recipe
-    short = shortened(recipe, 0.1)
-    assert short == replace(recipe, epochs=44, lr_decays=(20, 40))
-    assert shortened(recipe, 1e-6) == replace(recipe, epochs=1, lr_decays=(1,))
-    attacked = shortened(named_recipe("smoothadv/cifar10-0.25"), 0.2)
-    assert (attacked.epochs, attacked.lr_decays) == (30, (10, 20))
-    assert attacked.loss["epsilon_ramp"] == 2
 
 
 @pytest.mark.slow
@@ -193,9 +182,6 @@ def test_only_some_rows():
 # refusal
 
 
-def test_an_unknown_item_and_a_share_that_is_none_are_refused():
+def test_an_unknown_item_is_refused():
     with pytest.raises(Mistake, match=r"unknown table or figure 'tabel-1', did you mean 'table-1'"):
         read_item("tabel-1")
-    for share in (0.0, -1.0, 1.5, float("nan")):
-        with pytest.raises(Mistake, match=r"share must be in \(0, 1\], got "):
-            shortened(TrainRecipe(), share)

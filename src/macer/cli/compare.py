@@ -1,5 +1,6 @@
 """`macer demo` and `macer compare`: methods side by side, trained and certified."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from macer.cli.parameters import (
     computing_device,
 )
 from macer.cli.printing import Result, print_line, print_report, print_table
-from macer.recipes import CertifyRecipe, Whole, recipe_names, run_name
+from macer.recipes import CertifyRecipe, TrainRecipe, Whole, recipe_names, run_name
 from macer.system.errors import Mistake
 
 
@@ -45,6 +46,8 @@ def compare(
     dataset: str | None = None,
     data: Data = None,
     photographs: Photographs = Photographs(),  # noqa: B008  frozen
+    share: float = 1.0,
+    copies: Whole | None = None,
     seeds: Whole = 3,
     n0: Whole = 100,
     n: Whole = 1000,
@@ -70,6 +73,12 @@ def compare(
         lam=1,2,4; of several names, every combination.
     dataset
         Another data set for all recipes, or package.module:function.
+    share
+        Share of each recipe's epochs to train for, with all that happens in them at the same
+        places.
+    copies
+        Instead of a share: noisy copies of an image in a training, k · epochs, the same whatever
+        the k.
     seeds
         Models to train per recipe.
     n0
@@ -85,24 +94,10 @@ def compare(
         images, to choose settings by them.
     """
     from macer.data.selection import Selection
-    from macer.data.sets import sized
     from macer.experiments import compare as comparison
-    from macer.experiments.vary import read_values, variants
-    from macer.losses import load_recipe
 
-    names = recipes or _sample_recipes()
-    runs = [run_name(name) for name in names]
-    if len(set(runs)) < len(runs):
-        raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
-    loaded = {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)}
     entries = comparison.compare(
-        variants(
-            {
-                run: recipe.changed(dataset=sized(dataset or recipe.dataset, photographs.size))
-                for run, recipe in loaded.items()
-            },
-            read_values(vary),
-        ),
+        _asked(recipes or _sample_recipes(), vary, dataset, photographs.size, share, copies, code),
         out,
         seeds=seeds,
         settings=CertifyRecipe(n0=n0, n=n, alpha=alpha, score=score),
@@ -118,6 +113,42 @@ def compare(
     for line in notes:
         print_line(line)
     return {"out": out, "recipes": comparison.scores(entries), "notes": notes}
+
+
+def _asked(
+    names: Sequence[str],
+    vary: Sequence[str],
+    dataset: str | None,
+    size: str | None,
+    share: float,
+    copies: int | None,
+    code: Code,
+) -> dict[str, TrainRecipe]:
+    """The recipes and their variants, each of the length asked for, by the names of their runs."""
+    from macer.data.sets import sized
+    from macer.experiments.vary import read_values, variants
+    from macer.losses import load_recipe
+    from macer.recipes.lengths import check_share, of_copies, shortened
+
+    values = read_values(vary)
+    check_share(share)
+    if copies is not None and (share != 1 or "epochs" in values):
+        raise Mistake(
+            f"copies must be left out with --share and --vary epochs, got {copies}; each decides "
+            "the epochs"
+        )
+    runs = [run_name(name) for name in names]
+    if len(set(runs)) < len(runs):
+        raise Mistake(f"recipes must have different names, got {', '.join(runs)}")
+    loaded = {run: load_recipe(name, code=code) for run, name in zip(runs, names, strict=True)}
+    asked = {
+        run: recipe.changed(dataset=sized(dataset or recipe.dataset, size))
+        for run, recipe in loaded.items()
+    }
+    return {
+        run: shortened(recipe, share) if copies is None else of_copies(recipe, copies)
+        for run, recipe in variants(asked, values).items()
+    }
 
 
 def _sample_recipes() -> list[str]:

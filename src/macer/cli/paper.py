@@ -74,8 +74,9 @@ def paper(
     figures
         Draw all figures into this folder, figure-1.svg and so on; without an item.
     """
-    from macer.experiments.paper import check_share, read_item
     from macer.experiments.paper import only as chosen_rows
+    from macer.experiments.paper import read_item
+    from macer.recipes.lengths import check_share
 
     form = chosen_form(latex=latex, markdown=markdown)
     if item is None:
@@ -223,7 +224,8 @@ def _print_commands(
     data: Path | None,
 ) -> Result:
     """Print what to type for each model of an item."""
-    from macer.experiments.paper import commands, shortened
+    from macer.experiments.paper import commands
+    from macer.recipes.lengths import shortened
 
     lines: list[str] = []
     for name, row in {row.run(): row for row in item.rows}.items():

@@ -204,6 +204,7 @@ class Score:
     images: int
     n: int | None
     alpha: float | None
+    epochs: int
     passes: float
     seconds: float
 
@@ -227,6 +228,7 @@ def _score(entry: Entry, first: Entry) -> Score:
         images=len(values),
         n=entry.logs[0].n,
         alpha=entry.logs[0].alpha,
+        epochs=entry.recipe.epochs,
         passes=entry.passes,
         seconds=entry.seconds,
     )
@@ -234,7 +236,7 @@ def _score(entry: Entry, first: Entry) -> Score:
 
 def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """The comparison's header and rows as text."""
-    header = ["recipe", "σ", "ACR", "ACR − first's", "seeds' ACRs", "passes", "time"]
+    header = ["recipe", "σ", "ACR", "ACR − first's", "seeds' ACRs", "epochs", "passes", "time"]
     rows = [
         [
             score.name,
@@ -242,6 +244,7 @@ def cells(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
             with_error(score.acr, score.standard_error),
             "" if score.difference is None else signed_with_error(*score.difference[:2]),
             f"{min(score.acrs):.3f}…{max(score.acrs):.3f}",
+            f"{score.epochs:,}",
             f"{score.passes:.1f}",
             f"{score.seconds / entries[0].seconds:.1f}",
         ]

@@ -115,29 +115,6 @@ def papers_images(dataset: str) -> Selection:
     return Selection(0, None, 100) if dataset == "imagenet" else Selection(500, 1000, 1)
 
 
-def check_share(share: float) -> None:
-    """Refuse a share outside (0, 1]."""
-    if not 0 < share <= 1:
-        raise Mistake(f"share must be in (0, 1], got {share:g}")
-
-
-def shortened(recipe: TrainRecipe, share: float) -> TrainRecipe:
-    """The recipe with this share of its epochs, and its decays and ramps at the same places."""
-    check_share(share)
-    if share == 1:
-        return recipe
-    ramps = {"epsilon_ramp", "eta_ramp"}.intersection(recipe.loss)
-    return recipe.changed(
-        epochs=_part(share, recipe.epochs),
-        lr_decays=tuple(sorted({_part(share, epoch) for epoch in recipe.lr_decays})),
-        **{ramp: round(share * recipe.loss[ramp]) for ramp in ramps},
-    )
-
-
-def _part(share: float, epochs: int) -> int:
-    return max(1, round(share * epochs))
-
-
 def _is_gaussian(recipe: TrainRecipe) -> bool:
     """Whether this is Gaussian training: MACER with k = 1 and λ = 0, if not by its own name."""
     loss = recipe.loss

@@ -13,9 +13,10 @@ from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
 from macer.experiments.compare import Examination, certified
 from macer.experiments.estimate import Work, measured
-from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images, shortened
+from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images
 from macer.experiments.paper_logs import ShownLog, differences_text, shipped_logs, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
+from macer.recipes.lengths import shortened
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import JOURNAL, TABLE, soft_folder
 from macer.runs.run import Run

@@ -157,6 +157,8 @@ def recipe_text(name: str) -> str:
     path = Path(name)
     if path.exists() and not path.is_dir():
         return read_text(path, limit=LARGEST_RECIPE)
+    if name.endswith(".toml"):
+        raise Mistake(f"no recipe at {name}; write it, or name one that `macer recipes` lists")
     raise Mistake(
         f"unknown recipe {name!r}{nearest(name, recipe_names())}; `macer recipes` lists them, "
         "or name a TOML file"
