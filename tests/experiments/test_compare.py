@@ -14,6 +14,7 @@ from macer.data.selection import Selection
 from macer.data.sets import Rules, Split
 from macer.experiments import compare as comparison
 from macer.experiments.compare import Entry, cells, compare, notes, passes_of
+from macer.experiments.examination import Examination, certified
 from macer.losses import LOSSES
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, named_recipe, recipe_names
 from macer.reporting.logs import CertificateLog, read_log
@@ -235,10 +236,8 @@ def test_of_certificates_that_were_made_before_only_those_asked_for_count(tmp_pa
     compared(tmp_path, recipes, seeds=1)
     run, split = tmp_path / "plain" / "seed-0", tiny_split(seed=1)
     for start, stop, skip, idx in ((5, 33, 8, [8, 16, 24, 32]), (0, 5, 1, [0, 1, 2, 3, 4])):
-        exam = comparison.Examination(
-            split, Selection(start, stop, skip), CertifyRecipe(n0=10, n=50)
-        )
-        assert comparison.certified(run, "tiny", exam, CPU).idx.tolist() == idx
+        exam = Examination(split, Selection(start, stop, skip), CertifyRecipe(n0=10, n=50))
+        assert certified(run, "tiny", exam, CPU).idx.tolist() == idx
 
 
 def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monkeypatch, capsys):

@@ -8,25 +8,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from macer.certification.data_set import certify_data_set
-from macer.certification.preparation import plan_certification
 from macer.certification.settings import check_settings
-from macer.certification.target import trained_target
 from macer.data.selection import Selection
 from macer.data.sets import Rules, Split, load
+from macer.experiments.beforehand import look_ahead
+from macer.experiments.examination import Examination, certified
 from macer.losses import completed
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.reporting.logs import CertificateLog, read_log, select
+from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import Difference, average_certified_radius, error_of_mean
 from macer.reporting.seeds import contributions
 from macer.reporting.tables import images_of_log
 from macer.reporting.texts import setting, signed_with_error, thousands, with_error
-from macer.runs.names import HELD_OUT
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
 from macer.system.errors import Mistake
 from macer.system.progress import note
-from macer.training.held_out import check_teachers, hold_out
+from macer.training.held_out import check_teachers
 from macer.training.loop import train
 from macer.training.speed import count_passes, epoch_seconds
 from macer.training.teachers import TEACHERS, load_teachers, models_named
@@ -45,23 +43,6 @@ class Entry:
     logs: tuple[CertificateLog, ...]  # one for each seed, of the same images
     passes: float  # forward passes per image in an epoch
     seconds: float  # of an epoch
-
-
-@dataclass(frozen=True)
-class Examination:
-    """The images that every model is certified on, and the settings."""
-
-    split: Split
-    images: Selection
-    settings: CertifyRecipe
-    soft_betas: tuple[float, ...] = ()  # certify by Bernstein's bound at these β too
-    held_out: int = 0  # only the last training images; 0: test images
-
-    def indices(self) -> list[int]:
-        """The numbers of the images."""
-        count = len(self.split.images)
-        first = count - self.held_out if self.held_out else 0
-        return self.images.among(count, first=first)
 
 
 def compare(
@@ -105,15 +86,23 @@ def compare(
     split = training if held_out else load(dataset, "test", data, rules=rules)
     exam = Examination(split, images, settings, held_out=held_out)
     exam.indices()  # refuses mistakes before hours of training
-    for recipe in recipes.values():
-        hold_out(training, recipe)  # likewise
-        if held_out:
+    if held_out:
+        for recipe in recipes.values():
             check_teachers(recipe, set(TEACHERS) - set(teachers_among(recipe, recipes)))
+    planned = {
+        name: {
+            out / name / f"seed-{seed}": _of_seed(recipes[name], recipes, seed, out)
+            for seed in range(seeds)
+        }
+        for name in _teachers_first(recipes)
+    }
+    look_ahead(
+        planned, training, exam, device, code,
+        untrained={name: teachers_among(recipe, recipes) for name, recipe in recipes.items()},
+    )  # fmt: skip
     entries = {}
-    for name in _teachers_first(recipes):
-        asked = [_of_seed(recipes[name], recipes, seed, out) for seed in range(seeds)]
-        folders = [out / name / f"seed-{seed}" for seed in range(seeds)]
-        for recipe, folder in zip(asked, folders, strict=True):
+    for name, runs in planned.items():
+        for folder, recipe in runs.items():
             note(f"{name}, seed {recipe.seed}")
             train(
                 recipe, training, training.classes or None, folder,
@@ -122,9 +111,9 @@ def compare(
         entries[name] = Entry(
             name,
             recipes[name],
-            tuple(certified(folder, dataset, exam, device) for folder in folders),
-            passes_of(asked[0], training, folders[0], code),
-            float(np.median([_seconds(recipes[name], folder) for folder in folders])),
+            tuple(certified(folder, dataset, exam, device) for folder in runs),
+            passes_of(next(iter(runs.values())), training, next(iter(runs)), code),
+            float(np.median([_seconds(recipes[name], folder) for folder in runs])),
         )
     return [entries[name] for name in recipes]
 
@@ -160,21 +149,6 @@ def _of_seed(
         for field, name in teachers_among(recipe, recipes).items()
     }
     return recipe.changed(seed=seed, **teachers)
-
-
-def certified(
-    folder: Path, dataset: str, exam: Examination, device: torch.device
-) -> CertificateLog:
-    """Certify the images that the run has no certificates of yet, and return all of them."""
-    target, _ = trained_target(str(folder))
-    part, where = ("train", folder / HELD_OUT) if exam.held_out else ("test", folder)
-    indices = exam.indices()
-    certification = plan_certification(
-        target, exam.split, dataset, exam.settings,
-        device=device, soft_betas=exam.soft_betas, part=part,
-    )  # fmt: skip
-    certify_data_set(certification, indices, where)
-    return select(read_log(where), replace(exam.images, start=indices[0]))
 
 
 def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[str] = ()) -> float:

@@ -1,6 +1,6 @@
 """What a series of trainings and certifications takes here, measured before it begins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,6 +34,7 @@ def measured(
     settings: CertifyRecipe,
     betas: tuple[float, ...],
     device: torch.device,
+    code: Collection[str] = (),
 ) -> str:
     """The time of all trainings, validation apart, and of all certifications, in words.
 
@@ -42,13 +43,14 @@ def measured(
     Args:
         training: the training images of a data set and its classes, by its name.
         betas: at which the soft classifier is certified too, from the same samples.
+        code: modules that the files of teachers may name, see `load_model`.
     """
 
     @cache
     def seconds_of_epoch(dataset: str, *kind: object) -> float:
         recipe = next(w.recipe for w in works if _kind(w.recipe) == (dataset, *kind))
         split, classes = training(dataset)
-        trainer = first_trainer(completed(recipe), split, classes, device=device)
+        trainer = first_trainer(completed(recipe), split, classes, device=device, code=code)
         return trainer.steps_per_epoch / steps_per_second(trainer)
 
     @cache
@@ -75,7 +77,7 @@ def measured(
 
 def _kind(recipe: TrainRecipe) -> tuple[str, ...]:
     """What the time of an epoch depends on, the data set first."""
-    sizes = recipe.model, recipe.denoiser, recipe.batch, recipe.k, recipe.precision
+    sizes = recipe.model, recipe.denoiser, recipe.batch, recipe.k, recipe.precision, recipe.labelled
     loss = recipe.loss
     terms = loss.name, bool(loss.get("lam")), loss.get("attack"), loss.get("steps")
     return (recipe.dataset, *map(str, (*sizes, recipe.optimizer, *terms)))

@@ -1,27 +1,28 @@
 """The paper's rows reproduced: trained and certified, or read from the runs that are there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from macer.certification.journal import read_journal
 from macer.certification.settings import check_settings
 from macer.data.selection import Selection
 from macer.data.sets import Split, classes_of, load
-from macer.experiments.compare import Examination, certified
-from macer.experiments.estimate import Work, measured
+from macer.experiments.beforehand import check_certificates, extent, left
+from macer.experiments.estimate import measured
+from macer.experiments.examination import Examination, certified
 from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images
 from macer.experiments.paper_logs import ShownLog, differences_text, shipped_logs, why_not
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.recipes.lengths import shortened
 from macer.reporting.logs import CertificateLog, read_log, select
-from macer.runs.names import JOURNAL, TABLE, soft_folder
+from macer.runs.names import TABLE, soft_folder
 from macer.runs.run import Run
 from macer.system.errors import Mistake
 from macer.system.progress import note
+from macer.system.text import counted
 from macer.training.loop import train
 
 
@@ -114,33 +115,18 @@ def reproduce(
     }
     training = cache(lambda dataset: _training(dataset, data))
     works = [
-        _left(runs / run, recipe, exams[recipe.dataset].indices())
+        left(Run(runs / run), recipe, exams[recipe.dataset].indices())
         for run, recipe in recipes.items()
     ]
-    note(_extent(works))
+    note(extent(works))
     if any(work.epochs or work.images for work in works):
         taken = measured(works, training, settings=settings, betas=item.soft_betas, device=device)
         note(f"measured here, they take {taken}")
     for run, recipe in recipes.items():
-        note(f"{run}: {recipe.epochs} epochs")
+        note(f"{run}: {counted(recipe.epochs, 'epoch')}")
         split, classes = training(recipe.dataset)
         train(recipe, split, classes, runs / run, device=device, resume=True)
         certified(runs / run, recipe.dataset, exams[recipe.dataset], device)
-
-
-def _left(folder: Path, recipe: TrainRecipe, indices: Sequence[int]) -> Work:
-    """What is left to do of a model: epochs that were not recorded, images without certificates."""
-    run, journal = Run(folder), folder / JOURNAL
-    epochs = len(run.read_metrics()) if run.manifest.is_file() else 0
-    known = read_journal(journal).records if journal.is_file() else {}
-    images = sum(idx not in known for idx in indices)
-    return Work(recipe, max(recipe.epochs - epochs, 0), images)
-
-
-def _extent(works: Sequence[Work]) -> str:
-    """How much there is left to do."""
-    epochs, images = sum(work.epochs for work in works), sum(work.images for work in works)
-    return f"{len(works)} models: {epochs:,} epochs of training, then {images:,} images to certify"
 
 
 def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
@@ -150,16 +136,7 @@ def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
             f"{run.folder} holds another training, got {differences_text(both)}; give the same "
             "--share, or another --runs"
         )
-    journal = run.folder / JOURNAL
-    if not journal.is_file():
-        return
-    header = read_journal(journal).header
-    for name in ("n0", "n", "alpha"):
-        if (made := getattr(header, name)) != (asked := getattr(settings, name)):
-            raise Mistake(
-                f"{name} must be {made}, that of the certificates in {run.folder}, got {asked}; "
-                "or give another --runs"
-            )
+    check_certificates(run.folder, settings, otherwise="--runs")
 
 
 def _certificates_alone(folder: Path) -> bool:

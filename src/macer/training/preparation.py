@@ -111,14 +111,50 @@ def first_trainer(
     code: Collection[str] = (),
 ) -> Trainer:
     """The trainer as `train` begins with it, of a recipe with all settings; nothing is written."""
+    training, card = _checked(recipe, split, classes, device)
+    start = StartingModel(_fresh_model(recipe, card), None, read=False)
+    teachers = load_teachers(recipe, card, device, code=code)
+    return trainer_of(recipe, start, training, teachers, device, SINGLE)
+
+
+def try_training(
+    recipe: TrainRecipe,
+    split: Split,
+    classes: Sequence[str],
+    *,
+    device: torch.device,
+    code: Collection[str] = (),
+    untrained: Collection[str] = (),
+) -> None:
+    """Refuse now what `train` would refuse later: prepare it, and take a step on two images.
+
+    Args:
+        recipe: with all settings; it begins with fresh weights.
+        device: of the training; the step is taken on the CPU.
+        code: modules that the files of teachers may name, see `load_model`.
+        untrained: fields of teachers that do not exist yet; a fresh network stands for them.
+    """
+    training, card = _checked(recipe, split, classes, device)
+    check_initial_settings(recipe, None)
+    cpu = torch.device("cpu")
+    there = recipe.changed(**dict.fromkeys(untrained, ""))
+    teachers = load_teachers(there, card, cpu, code=code)
+    teacher: nn.Module | None = card.build() if "teacher" in untrained else None
+    teacher = teachers["teacher"].model if "teacher" in teachers else teacher
+    few = replace(recipe, batch=2, labelled=0, pseudo="", drop_below=0.0)
+    model = _fresh_model(recipe, card)
+    next(Trainer(few, model, training.part(0, 2), cpu, teacher=teacher).rest_of_epoch())
+
+
+def _checked(
+    recipe: TrainRecipe, split: Split, classes: Sequence[str], device: torch.device
+) -> tuple[Split, ModelCard]:
+    """The images to train on and what the model file will say, or a Mistake."""
     check_images(split, recipe)
     training, _ = hold_out(split, recipe)
     training = without_hidden_labels(training, recipe)
     check_memory(recipe, split.images.shape[1:], device)
-    card = card_of(recipe, training, tuple(classes))
-    start = StartingModel(_fresh_model(recipe, card), None, read=False)
-    teachers = load_teachers(recipe, card, device, code=code)
-    return trainer_of(recipe, start, training, teachers, device, SINGLE)
+    return training, card_of(recipe, training, tuple(classes))
 
 
 def check_images(split: Split, recipe: TrainRecipe) -> None:
