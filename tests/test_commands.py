@@ -47,6 +47,7 @@ CHEAPER = {
     r"compare ": "--dataset mnist --seeds 1 --n0 20 --n 100 --device cpu",
     r"compare .*--held-out": "--held-out 16",
     r"paper .*--train": "--share 0.005 --n0 20 --n 100 --start 0 --stop 1 --device cpu",
+    r"paper table-10 --train": "--only 0.25-k-1",
     r"predict ": "--n 300 --device cpu",
     r"predict .*--seconds": "--seconds 0.1",
     r"verify ": "--resample 1 --device cpu",

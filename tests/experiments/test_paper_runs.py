@@ -14,10 +14,10 @@ from macer.certification.budget import Pace
 from macer.cli.app import main
 from macer.data.selection import Selection
 from macer.data.sets import Split
-from macer.experiments import estimate, paper_figures, paper_tables
+from macer.experiments import estimate, paper_figures, paper_logs, paper_tables
 from macer.experiments import paper_runs as reproduction
 from macer.experiments.paper import Item, Row, item_names, only, papers_images, read_item
-from macer.experiments.paper_runs import Reproduction, find, reproduce
+from macer.experiments.paper_runs import Reproduction, count, find, reproduce
 from macer.recipes import CertifyRecipe, TrainRecipe
 from macer.reporting import markup as forms
 from macer.reporting.logs import CertificateLog, select
@@ -133,6 +133,29 @@ def test_a_shorter_training_says_so(tmp_path, tiny_data):
     assert one.epochs == 2
     assert one.remark == "epochs 2 for 4, lr_decays 1 for 2"
     assert f"{item.rows[0].run()}: {one.remark}." in paper_tables.notes(item, [one])
+
+
+def test_another_network_says_so_and_is_kept(tmp_path, tiny_data):
+    item = only(tiny_item(), "k-2")
+    reproduced(item, tmp_path, model="tiny_models:tiny_with_batch_norm")
+    (one,) = found(item, tmp_path)
+    assert one.remark == "model tiny_models:tiny_with_batch_norm for tiny_models:tiny"
+    with pytest.raises(Mistake, match=r"holds another training, got model .*--share and --model, "):
+        reproduced(item, tmp_path)
+    with pytest.raises(Mistake, match=r"^unknown model 'lenett', did you mean 'lenet'"):
+        reproduced(item, tmp_path / "new", model="lenett")
+    assert not (tmp_path / "new").exists()
+
+
+def test_models_are_counted_without_reading_what_comes_with_macer(tmp_path, monkeypatch):
+    folder = with_logs(tmp_path)
+    monkeypatch.setattr(paper_logs, "_read", None)
+    counted = {name: count(read_item(name), folder) for name in ("table-1", "table-2", "table-9")}
+    monkeypatch.undo()
+    for name, told in counted.items():
+        models = {one.row.run(): one for one in find(read_item(name), folder)}.values()
+        certified = sum(model.log is not None for model in models)
+        assert told == (len(models), certified, sum(bool(model.shipped) for model in models))
 
 
 def test_certificates_alone_count_and_are_left_alone(tmp_path, tiny_data):
@@ -281,13 +304,35 @@ def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     assert main(["paper", "table-8", "--markdown", "--start", "0", "--stop", "500"]) == 0
     out, err = capsys.readouterr()
     assert "| MACER-0.25, 440 epochs | 0.25 | here |" in out
-    assert "in place of the paper's 500 images: start 0, stop 500, skip 1\n" in err
+    assert "in place of the paper's 500 images: --start 0 --stop 500\n" in err
     assert main(["paper", "table-8", "--latex"]) == 0
     latex = capsys.readouterr().out
     assert r"\begin{tabular}" in latex and "--train" not in latex
     assert main(["paper", "table-12", "--commands", "--only", "gamma-2"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == (
         "macer train paper/cifar10-0.25 --gamma 2.0 --out runs/paper-cifar10-0.25-gamma-2"
+    )
+
+
+def test_the_list_is_printed_in_every_form(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "--markdown"]) == 0
+    assert "| table-10 | CIFAR-10: effect of k | 10 | 0 | 1 |\n" in capsys.readouterr().out
+    assert main(["paper", "--latex"]) == 0
+    assert r"table-10 & CIFAR-10: effect of k & 10 & 0 & 1 \\" in capsys.readouterr().out
+
+
+def test_the_command_that_is_named_has_the_flags_that_were_given(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--only", "0.25-k-1", "--share", "0.02", "--model", "small12", "--runs", "my runs"]
+    assert main(["paper", "table-10", *flags, "--n", "1000", "--stop", "9"]) == 0
+    given = "--only 0.25-k-1 --share 0.02 --model small12 --runs 'my runs' --n 1000 --stop 9"
+    told = capsys.readouterr().out
+    assert f"in my runs: `macer paper table-10 {given} --train` makes them" in told
+    assert main(["paper", "table-10", *flags, "--commands"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "macer train paper/cifar10-0.25 --model small12 --k 1 --epochs 9 --lr-decays 4 "
+        "--lr-decays 8 --out 'my runs/paper-cifar10-0.25-k-1'\n"
     )
 
 
@@ -317,7 +362,7 @@ def test_a_mistake_in_the_images_or_settings_is_told_before_training(tmp_path, t
 
 def test_a_run_of_another_length_is_refused_before_any_is_trained(tmp_path, tiny_data):
     reproduced(only(tiny_item(), "k-2"), tmp_path, share=0.5)
-    line = "holds another training, got epochs 4 for 2, .*; give the same --share, or another --run"
+    line = "holds another training, got epochs 4 for 2, .*; give the same --share and --model, or "
     with pytest.raises(Mistake, match=line):
         reproduced(tiny_item(), tmp_path)
     assert len(list(tmp_path.iterdir())) == 1

@@ -22,6 +22,7 @@ def paper(
     commands: bool = False,
     only: str | None = None,
     share: float = 1.0,
+    model: str | None = None,
     runs: Path = Path("runs"),
     data: Data = None,
     n0: Whole = 100,
@@ -50,6 +51,8 @@ def paper(
         Only rows whose run's name contains this, such as cifar10-0.25.
     share
         Share of the paper's epochs to train for.
+    model
+        Another network for every row, such as small12; the table says that it differs.
     runs
         Folder of the runs.
     n0
@@ -74,40 +77,67 @@ def paper(
     figures
         Draw all figures into this folder, figure-1.svg and so on; without an item.
     """
+    from macer.certification.settings import check_settings
+    from macer.experiments.paper import flags, read_item
     from macer.experiments.paper import only as chosen_rows
-    from macer.experiments.paper import read_item
     from macer.recipes.lengths import check_share
 
     form = chosen_form(latex=latex, markdown=markdown)
+    if runs.is_file():
+        raise Mistake(f"runs must be a folder, got the file {runs}")
+    images = _images_of(start, stop, skip)
     if item is None:
         if train or commands or only or plot:
             raise Mistake("item must be named with these flags, got none; `macer paper` lists them")
-        drawn = _draw_all(figures, runs, _images_of(start, stop, skip)) if figures else None
-        return _result(items=_list(runs), figures=drawn)
-    if figures:
-        raise Mistake(
-            f"item must be left out with --figures, which draws all, got {item}; --plot draws one"
-        )
+        return _overview(runs, form, figures, images)
+    _check_together(item, train=train, commands=commands, plot=plot, figures=figures)
     chosen = chosen_rows(read_item(item), only)
     _check_plot(plot, chosen)
     check_share(share)
-    images = _images_of(start, stop, skip)
     settings = CertifyRecipe(n0=n0, n=n, alpha=alpha)
+    check_settings(sigma=1.0, n0=n0, n=n, alpha=alpha)
     if commands:
-        return _print_commands(chosen, share, runs, images, settings, data)
+        return _print_commands(chosen, share, model, runs, images, settings, data)
     if train:
         from macer.experiments.paper_runs import reproduce
 
         reproduce(
-            chosen,
-            runs,
-            settings=settings,
-            share=share,
-            images=images,
-            data=data,
+            chosen, runs, settings=settings, share=share, model=model, images=images, data=data,
             device=computing_device(device),
+        )  # fmt: skip
+    given = {
+        "only": only, "share": share, "model": model, "runs": runs, "data": data, "n0": n0, "n": n,
+        "alpha": alpha, "start": start, "stop": stop, "skip": skip,
+    }  # fmt: skip
+    command = " ".join([f"macer paper {item}", *flags(given, _USUAL)])
+    return _show(chosen, runs, images, command=command, form=form, plot=plot)
+
+
+# What stands for a flag that is not given.
+_USUAL = {
+    "only": None, "share": 1.0, "model": None, "runs": Path("runs"), "data": None, "n0": 100,
+    "n": 100_000, "alpha": 0.001, "start": None, "stop": None, "skip": None,
+}  # fmt: skip
+
+
+def _overview(runs: Path, form: Form, figures: Path | None, images: "ImagesOf") -> Result:
+    """List all tables and figures, and draw the figures into a folder if one is given."""
+    drawn = _draw_all(figures, runs, images) if figures else None
+    return _result(items=_list(runs, form), figures=drawn)
+
+
+def _check_together(
+    item: str, *, train: bool, commands: bool, plot: Path | None, figures: Path | None
+) -> None:
+    """Refuse flags of which one would have no effect."""
+    if figures:
+        raise Mistake(
+            f"item must be left out with --figures, which draws all, got {item}; --plot draws one"
         )
-    return _show(chosen, runs, images, only=only, form=form, plot=plot)
+    if commands and (train or plot):
+        raise Mistake(
+            f"commands must be left out with --{'train' if train else 'plot'}; give one of them"
+        )
 
 
 def _check_plot(plot: Path | None, item: "Item") -> None:
@@ -123,12 +153,16 @@ def _show(
     runs: Path,
     images: "ImagesOf",
     *,
-    only: str | None,
+    command: str,
     form: Form,
     plot: Path | None,
 ) -> Result:
-    """Print an item, published figures and those of the runs, and draw it if asked to."""
-    from macer.experiments import paper_tables
+    """Print an item, published figures and those of the runs, and draw it if asked to.
+
+    Args:
+        command: that printed it.
+    """
+    from macer.experiments import paper_models, paper_tables
     from macer.experiments.paper_runs import find
     from macer.reporting import markup
 
@@ -138,7 +172,7 @@ def _show(
 
         draw(item, models, plot)
     cells, notes = paper_tables.cells(item, models), paper_tables.notes(item, models)
-    todo = paper_tables.todo(item, models, only)
+    todo = paper_tables.todo(item, models, runs, command)
     if form == "terminal":
         print_line(f"{item.name} · {item.title}")
         print_table(*cells)
@@ -150,8 +184,7 @@ def _show(
         note(f"figure: {plot}")
     elif item.panels:
         note(f"draw it with --plot {item.name}.png")
-    figures = paper_tables.models(item, models)
-    return _result(item, models=figures, notes=[*notes, *todo], plot=plot)
+    return _result(item, models=paper_models.models(item, models), notes=[*notes, *todo], plot=plot)
 
 
 def _draw_all(folder: Path, runs: Path, images: "ImagesOf") -> list[Path]:
@@ -178,58 +211,55 @@ def _result(item: "Item | None" = None, **entries: Any) -> Result:
     return {"item": item and item.name, **about, **others, **entries}
 
 
-def _list(runs: Path) -> list[Result]:
+def _list(runs: Path, form: Form) -> list[Result]:
     """Print all tables and figures, and how many of their models have certificates."""
     from macer.experiments.paper import item_names, read_item
-    from macer.experiments.paper_runs import find
+    from macer.experiments.paper_runs import count
+    from macer.reporting import markup
 
-    items: list[Result] = []
-    for item in map(read_item, item_names()):
-        models = {model.row.run(): model for model in find(item, runs)}.values()
-        items.append(
-            {
-                "name": item.name,
-                "title": item.title,
-                "models": len(models),
-                "certified": sum(model.log is not None for model in models),
-                "shipped": sum(bool(model.shipped) for model in models),
-            }
-        )
+    items: list[Result] = [
+        {"name": item.name, "title": item.title, **count(item, runs)._asdict()}
+        for item in map(read_item, item_names())
+    ]
+    header = ("name", "what", "models", f"certified in {runs}", "logs with macer")
     rows = [[str(value) for value in entry.values()] for entry in items]
-    print_table(("name", "what", "models", f"certified in {runs}", "logs with macer"), rows)
+    if form == "terminal":
+        print_table(header, rows)
+    else:
+        print_text((markup.latex if form == "latex" else markup.markdown)(header, rows, ()))
     return items
 
 
 def _images_of(start: int | None, stop: int | None, skip: int | None) -> "ImagesOf":
     """The images asked for, or else the paper's."""
     from macer.data.selection import Selection
-    from macer.experiments.paper import papers_images
+    from macer.experiments.paper import flags, papers_images
 
     images = Selection.given(start, stop, skip)
     if images is None:
         return papers_images
-    note(
-        f"in place of the paper's 500 images: start {images.start}, stop {images.stop}, skip "
-        f"{images.skip}"
-    )
+    if images.stop is not None and images.stop <= images.start:
+        raise Mistake(f"stop must be above start, {images.start}, got {images.stop}")
+    given = flags({"start": start, "stop": stop, "skip": skip}, _USUAL)
+    note(f"in place of the paper's 500 images: {' '.join(given)}")
     return lambda dataset: images
 
 
 def _print_commands(
     item: "Item",
     share: float,
+    model: str | None,
     runs: Path,
     images: "ImagesOf",
     settings: CertifyRecipe,
     data: Path | None,
 ) -> Result:
     """Print what to type for each model of an item."""
-    from macer.experiments.paper import commands
-    from macer.recipes.lengths import shortened
+    from macer.experiments.paper import asked_recipe, commands
 
     lines: list[str] = []
     for name, row in {row.run(): row for row in item.rows}.items():
-        recipe = shortened(row.train_recipe(), share)
+        recipe = asked_recipe(row, share, model)
         lines += commands(
             row,
             recipe,

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from macer.data.selection import Selection
 from macer.losses import completed, load_recipe
+from macer.models.build import check_model
 from macer.recipes import CertifyRecipe, Loss, TrainRecipe, run_name
+from macer.recipes.lengths import shortened
 from macer.system.errors import Mistake
 from macer.system.user_code import nearest
 
@@ -115,6 +117,15 @@ def papers_images(dataset: str) -> Selection:
     return Selection(0, None, 100) if dataset == "imagenet" else Selection(500, 1000, 1)
 
 
+def asked_recipe(row: Row, share: float, model: str | None = None) -> TrainRecipe:
+    """The recipe of a row for a share of its epochs, with the paper's network or another one."""
+    recipe = row.train_recipe()
+    if model is not None:
+        check_model(model)
+        recipe = recipe.changed(model=model)
+    return shortened(recipe, share)
+
+
 def _is_gaussian(recipe: TrainRecipe) -> bool:
     """Whether this is Gaussian training: MACER with k = 1 and λ = 0, if not by its own name."""
     loss = recipe.loss
@@ -151,18 +162,18 @@ def commands(
     data: str | None = None,
 ) -> list[str]:
     """The commands that train and certify this row by a recipe, which may be shortened."""
-    out, source = shlex.quote(folder), _flags({"data": data}, {"data": None})
-    training = _flags(recipe.flat(), _recipe(row.recipe).flat())
-    certifying = _flags(asdict(images), asdict(Selection()))
-    certifying += _flags(asdict(settings), asdict(CertifyRecipe()))
-    certifying += _flags({"soft_betas": soft_betas}, {"soft_betas": ()})
+    out, source = shlex.quote(folder), flags({"data": data}, {"data": None})
+    training = flags(recipe.flat(), _recipe(row.recipe).flat())
+    certifying = flags(asdict(images), asdict(Selection()))
+    certifying += flags(asdict(settings), asdict(CertifyRecipe()))
+    certifying += flags({"soft_betas": soft_betas}, {"soft_betas": ()})
     return [
         " ".join(["macer train", row.recipe, *training, *source, f"--out {out}"]),
         " ".join([f"macer certify {out}", *certifying, *source]),
     ]
 
 
-def _flags(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+def flags(given: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     """The flags of a command for values that differ from the usual ones."""
     return [
         f"--{name.replace('_', '-')} {shlex.quote(str(value))}"

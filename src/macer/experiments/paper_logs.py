@@ -92,6 +92,17 @@ def sources() -> list[Source]:
     return [Source(**{**one, "items": tuple(one.get("items", ()))}) for one in given]
 
 
+def sources_of(item: Item, row: Row) -> list[Source]:
+    """The logs that stand beside a row in a table or figure."""
+    return [
+        source
+        for source in sources()
+        if source.run == row.run()
+        and (not source.items or item.name in source.items)
+        and source.soft == bool(item.soft_betas)
+    ]
+
+
 def shipped_logs(item: Item, row: Row, images: Selection, *, papers: bool) -> tuple[ShownLog, ...]:
     """The logs that come with macer for a row.
 
@@ -99,13 +110,7 @@ def shipped_logs(item: Item, row: Row, images: Selection, *, papers: bool) -> tu
         images: those to show.
         papers: they are the paper's; a log that lacks some of them shows all that it has.
     """
-    found = [
-        source
-        for source in sources()
-        if source.run == row.run()
-        and (not source.items or item.name in source.items)
-        and source.soft == bool(item.soft_betas)
-    ]
+    found = sources_of(item, row)
     whole = {source.of: _whole_log(source, source.file) for source in found}
     shown = [(source, _shown(whole[source.of], images, papers)) for source in found]
     return tuple(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -13,10 +14,15 @@ from macer.data.sets import Split, classes_of, load
 from macer.experiments.beforehand import check_certificates, extent, left
 from macer.experiments.estimate import measured
 from macer.experiments.examination import Examination, certified
-from macer.experiments.paper import ImagesOf, Item, Row, differing, papers_images
-from macer.experiments.paper_logs import ShownLog, differences_text, shipped_logs, why_not
+from macer.experiments.paper import ImagesOf, Item, Row, asked_recipe, differing, papers_images
+from macer.experiments.paper_logs import (
+    ShownLog,
+    differences_text,
+    shipped_logs,
+    sources_of,
+    why_not,
+)
 from macer.recipes import CertifyRecipe, TrainRecipe
-from macer.recipes.lengths import shortened
 from macer.reporting.logs import CertificateLog, read_log, select
 from macer.runs.names import TABLE, soft_folder
 from macer.runs.run import Run
@@ -43,7 +49,8 @@ class Reproduction:
         """What stands beside the paper's figures: the run's certificates, or what macer has."""
         if self.log is None:
             return self.shipped
-        return (ShownLog("here", self.log, "", "", self.epochs, self.speed.get("seconds")),)
+        seconds = self.speed.get("seconds")
+        return (ShownLog("here", self.log, "", "", self.epochs, seconds, soft=self.soft),)
 
 
 def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Reproduction]:
@@ -53,6 +60,29 @@ def find(item: Item, runs: Path, images: ImagesOf = papers_images) -> list[Repro
     """
     found = [_found(row, runs / row.run(), images, item.soft_betas) for row in item.rows]
     return [one if one.log else _with_shipped_logs(one, item, images) for one in found]
+
+
+class Count(NamedTuple):
+    """How many models an item has, and of how many there are certificates."""
+
+    models: int
+    certified: int  # by runs here
+    shipped: int  # of the others, in logs that come with macer
+
+
+def count(item: Item, runs: Path) -> Count:
+    """Count the models of an item, without reading what comes with macer."""
+    rows = {row.run(): row for row in item.rows}
+    here = {
+        name
+        for name, row in rows.items()
+        if _found(row, runs / name, papers_images, item.soft_betas).log
+    }
+    return Count(
+        len(rows),
+        len(here),
+        sum(bool(sources_of(item, row)) for name, row in rows.items() if name not in here),
+    )
 
 
 def _with_shipped_logs(one: Reproduction, item: Item, images: ImagesOf) -> Reproduction:
@@ -90,6 +120,7 @@ def reproduce(
     *,
     settings: CertifyRecipe,
     share: float,
+    model: str | None = None,
     images: ImagesOf,
     data: Path | None,
     device: torch.device,
@@ -100,9 +131,10 @@ def reproduce(
 
     Args:
         share: of each recipe's epochs.
+        model: the network of all of them in place of the paper's.
     """
     recipes = {
-        row.run(): shortened(row.train_recipe(), share)
+        row.run(): asked_recipe(row, share, model)
         for row in item.rows
         if not _certificates_alone(runs / row.run())
     }
@@ -134,7 +166,7 @@ def _check_same(run: Run, recipe: TrainRecipe, settings: CertifyRecipe) -> None:
     if run.manifest.is_file() and (both := differing(recipe, run.read_recipe())):
         raise Mistake(
             f"{run.folder} holds another training, got {differences_text(both)}; give the same "
-            "--share, or another --runs"
+            "--share and --model, or another --runs"
         )
     check_certificates(run.folder, settings, otherwise="--runs")
 

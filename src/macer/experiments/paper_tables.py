@@ -1,15 +1,18 @@
 """The paper's tables as text: published figures, and below them those of our runs."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from macer.certification.reach import largest_radius
 from macer.experiments.paper import Item, Row
 from macer.experiments.paper_logs import ShownLog
+from macer.experiments.paper_models import reading
 from macer.experiments.paper_runs import Reproduction
 from macer.recipes import TrainRecipe
 from macer.reporting.curves import conditions
-from macer.reporting.leaderboard import Reading
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import (
     Difference,
@@ -17,21 +20,11 @@ from macer.reporting.scores import (
     certified_accuracy,
     standard_error,
 )
-from macer.reporting.tables import ScoreRow, images_of_log, tabulate
+from macer.reporting.tables import images_of_log
 from macer.reporting.texts import accuracy_texts, radius_text, setting, with_error
-from macer.runs.names import TABLE
+from macer.runs.names import TABLE, soft_beta
 
-PAPERS_N = 100_000  # of [Cohen+19], whose code the paper certifies with
-
-
-class Published(NamedTuple):
-    """The paper's figures of a row."""
-
-    accuracies: tuple[float, ...]  # at the item's radii
-    acr: float
-    epoch_seconds: float | None
-    epochs: int | None
-    hours: float | None
+PAPERS_N, PAPERS_ALPHA = 100_000, 0.001  # of [Cohen+19], whose code the paper certifies with
 
 
 Cells = tuple[list[str], list[list[str]]]
@@ -80,6 +73,7 @@ CHOSEN = (
     "† The same counts by the runner-up bound, which was chosen after they were drawn: not "
     "certificates at level α."
 )
+_SOFT = "soft: by Bernstein's bound of the softmax at inverse temperature β, from the same samples."
 _RUNNER_UP = "runner-up †"
 
 
@@ -94,7 +88,7 @@ def _papers_and_ours(
     Where some logs are of other models, each line has its images and what differs; and beside ACR
     that by the runner-up's bound, where a log has counts.
     """
-    shown = [(entry.row, one) for entry in entries for one in (None, *entry.shown())]
+    shown = [(entry.row, one) for entry in entries for one in (None, *_with_soft(entry.shown()))]
     lines = [papers(row) if one is None else ours(row, one) for row, one in shown]
     if not any(entry.shipped for entry in entries):
         return header, lines
@@ -109,15 +103,18 @@ def _papers_and_ours(
     return [*header, "images", "what differs"], lines
 
 
+def _with_soft(shown: Iterable[ShownLog]) -> Iterator[ShownLog]:
+    """Each log, and below it those of its soft certificates."""
+    for one in shown:
+        yield one
+        for log in one.soft:
+            of = f"{one.of}, soft β = {soft_beta(log.name)}"
+            yield replace(one, of=of, log=log, differs="", runner_up=None, soft=())
+
+
 def _other_acr(row: ShownLog) -> str:
-    reading = _reading(row)
-    return f"{reading.acr:.3f} †" if reading else ""
-
-
-def _reading(row: ShownLog) -> Reading | None:
-    """A log's ACR by the runner-up's bound."""
-    other = row.runner_up
-    return Reading(average_certified_radius(other), standard_error(other)) if other else None
+    other = reading(row)
+    return f"{other.acr:.3f} †" if other else ""
 
 
 def _papers_time(row: Row) -> list[str]:
@@ -146,14 +143,14 @@ _SETTINGS = {
 
 
 def _settings(entries: Sequence[Reproduction]) -> Cells:
-    header = ["model", "σ", "recipe", *_SETTINGS.values(), "epochs", "run"]
+    values = [_effective(entry.row.train_recipe()) for entry in entries]
+    used = [name for name in _SETTINGS if any(name in one for one in values)]
     lines = []
-    for entry in entries:
-        row, recipe = entry.row, entry.row.train_recipe()
-        values = _effective(recipe)
-        settings = [setting(values[name]) if name in values else "" for name in _SETTINGS]
+    for row, own in zip((entry.row for entry in entries), values, strict=True):
+        settings = [setting(own[name]) if name in own else "" for name in used]
         line = [row.name, _sigma(row), row.recipe, *settings]
-        lines.append([*line, f"{recipe.epochs}", row.run()])
+        lines.append([*line, f"{own['epochs']}", row.run()])
+    header = ["model", "σ", "recipe", *(_SETTINGS[name] for name in used), "epochs", "run"]
     return header, lines
 
 
@@ -172,71 +169,6 @@ def _acr(log: CertificateLog) -> str:
     return with_error(average_certified_radius(log), standard_error(log))
 
 
-@dataclass(frozen=True)
-class Model:
-    """A row of an item for programs: published figures, and those of our run."""
-
-    name: str
-    recipe: str
-    run: str
-    dataset: str
-    sigma: float
-    published: Published
-    scores: ScoreRow | None  # of the certificates here
-    epochs: int | None  # of the training here
-    seconds: float | None
-    remark: str
-    stands: tuple["ShippedScores", ...]
-    why: str
-
-
-@dataclass(frozen=True)
-class ShippedScores:
-    """Certificates that come with macer and stand beside a row, for programs."""
-
-    of: str
-    scores: ScoreRow
-    epochs: int | None
-    seconds: float | None
-    about: str  # whose model it is, or in what its training differs
-    gain: Difference | None  # over the authors' model on the same images
-    runner_up: Reading | None  # of the same counts by the bound chosen afterwards
-
-
-def models(item: Item, entries: Sequence[Reproduction]) -> list[Model]:
-    """The figures of an item's rows."""
-    return [_model(entry, item.radii) for entry in entries]
-
-
-def _model(entry: Reproduction, radii: Sequence[float]) -> Model:
-    row, recipe = entry.row, entry.row.train_recipe()
-    return Model(
-        name=row.name,
-        recipe=row.recipe,
-        run=row.run(),
-        dataset=recipe.dataset,
-        sigma=recipe.sigma,
-        published=Published(row.accuracies, row.acr, row.epoch_seconds, row.epochs, row.hours),
-        scores=tabulate([entry.log], radii).rows[0] if entry.log else None,
-        epochs=entry.epochs,
-        seconds=entry.speed.get("seconds"),
-        remark=entry.remark,
-        stands=tuple(
-            ShippedScores(
-                of=one.of,
-                scores=tabulate([one.log], radii).rows[0],
-                epochs=one.epochs,
-                seconds=one.seconds,
-                about=one.about,
-                gain=one.gain,
-                runner_up=_reading(one),
-            )
-            for one in entry.shipped
-        ),
-        why=entry.why,
-    )
-
-
 def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     """How to read the item."""
     if item.shows == "settings":
@@ -247,6 +179,8 @@ def notes(item: Item, entries: Sequence[Reproduction]) -> list[str]:
     remarks = [f"{entry.row.run()}: {entry.remark}." for entry in entries if entry.remark]
     if any(one.runner_up for entry in entries for one in entry.shipped):
         papers += f" {CHOSEN}"
+    if any(one.soft for entry in entries for one in entry.shown()):
+        papers += f" {_SOFT}"
     of_logs = [*_conditions(entries), *dict.fromkeys(remarks), *_of_shipped_logs(entries)]
     return [papers, *of_logs, *_reasons(entries)]
 
@@ -291,9 +225,7 @@ def _conditions(entries: Sequence[Reproduction]) -> list[str]:
     lines = [f"here: {shared}; ± is one standard error over the images."]
     if "differ" in shared:
         lines += [f"{run}: {conditions([log])}." for run, log in logs.items()]
-    if any(log.n not in (None, PAPERS_N) for log in logs.values()):
-        lines.append(f"ACR grows with n, and the field's is of n = {PAPERS_N:,}.")
-    return lines
+    return [*lines, *_of_other_n(logs.values())]
 
 
 def _shared_settings(entries: Sequence[Reproduction]) -> list[str]:
@@ -302,19 +234,39 @@ def _shared_settings(entries: Sequence[Reproduction]) -> list[str]:
     if not logs:
         return []
     _, shared = conditions(logs).split(" · ", 1)
-    return [f"certificates that come with macer: {shared}; ± is one standard error over images."]
+    line = f"certificates that come with macer: {shared}; ± is one standard error over images."
+    return [line, *_of_other_n(logs)]
 
 
-def todo(item: Item, entries: Sequence[Reproduction], only: str | None) -> list[str]:
-    """How to make the certificates that are missing."""
+def _of_other_n(logs: Iterable[CertificateLog]) -> list[str]:
+    """What n does to radii, if some logs are of another n than the paper."""
+    others = sorted({log.n for log in logs if log.n is not None} - {PAPERS_N})
+    if not others:
+        return []
+    reaches = ", ".join(
+        f"{math.ceil(100 * largest_radius(n, sigma=1.0, alpha=PAPERS_ALPHA)) / 100:.2f} σ at "
+        f"n = {n:,}"
+        for n in (*others, PAPERS_N)
+    )
+    return [
+        f"ACR grows with n, and the paper's is of n = {PAPERS_N:,}: no radius is above {reaches} "
+        f"(α = {PAPERS_ALPHA})."
+    ]
+
+
+def todo(item: Item, entries: Sequence[Reproduction], runs: Path, command: str) -> list[str]:
+    """How to make the certificates that are missing in the folder of runs.
+
+    Args:
+        command: that shows the item.
+    """
     absent = {entry.row.run() for entry in entries if not entry.log}
     if not absent or item.shows == "settings":
         return []
     models = "1 model has" if len(absent) == 1 else f"{len(absent)} models have"
-    command = f"macer paper {item.name}" + (f" --only {only}" if only else "")
     return [
-        f"{models} no certificates of a run here: `{command} --train` makes them, --commands lists "
-        f"what to run, and {TABLE} of your own may lie in the folder of a run."
+        f"{models} no certificates of a run in {runs}: `{command} --train` makes them, --commands "
+        f"lists what to run, and {TABLE} of your own may lie in the folder of a run."
     ]
 
 

@@ -54,15 +54,20 @@ def build_model(
     channels = shape[0]
     if name in MODELS:
         network = MODELS[name](num_classes=num_classes, channels=channels)
-    elif not names_a_function(name):
+    else:
+        check_model(name)
+        network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
+    network = with_denoiser(denoiser, network, channels)
+    return normalised(network, name, num_classes=num_classes, shape=shape, mean=mean, std=std)
+
+
+def check_model(name: str) -> None:
+    """Refuse what names neither a network that macer knows nor a function; nothing is imported."""
+    if name not in MODELS and not names_a_function(name):
         raise Mistake(
             f"unknown model {name!r}{nearest(name, MODELS)}; choose from {', '.join(MODELS)}, "
             "or name a function of your own as package.module:function"
         )
-    else:
-        network = _user_network(name, num_classes=num_classes, channels=channels, folder=folder)
-    network = with_denoiser(denoiser, network, channels)
-    return normalised(network, name, num_classes=num_classes, shape=shape, mean=mean, std=std)
 
 
 def normalised(
