@@ -23,7 +23,7 @@ from macer.reporting.texts import setting, signed_with_error, thousands, with_er
 from macer.runs.run import Run
 from macer.runs.trained_model import load_model
 from macer.system.errors import Mistake
-from macer.system.progress import note
+from macer.system.progress import bar, note
 from macer.training.held_out import check_teachers
 from macer.training.loop import train
 from macer.training.speed import count_passes, epoch_seconds
@@ -157,7 +157,8 @@ def passes_of(recipe: TrainRecipe, training: Split, run: Path, code: Collection[
     model, card = load_model(run)
     teachers = load_teachers(recipe, card, torch.device("cpu"), code=code)
     teacher = teachers["teacher"].model if "teacher" in teachers else None
-    return count_passes(recipe, few, model, teacher).images
+    with bar("counting passes", 1, "recipes", transient=True):  # minutes of a large network
+        return count_passes(recipe, few, model, teacher).images
 
 
 def _seconds(recipe: TrainRecipe, run: Path) -> float:
