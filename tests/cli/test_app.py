@@ -59,6 +59,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         "compare",
         "pack",
         "ensemble",
+        "floor",
         "export",
         "zoo",
         "recipes",

@@ -27,7 +27,7 @@ from macer.system.files import sha256_of_file
 
 PARTS = parts_of("json.md")
 COMMANDS = [name for name in app if not name.startswith("-")]
-CPU = ["--device", "cpu"]
+CPU, DATA = ["--device", "cpu"], ["--data", "pictures"]
 TRAIN = ["--dataset", "folder", "--data", "pictures", "--epochs", "3", "--batch", "6", *CPU]
 TRAIN += ["--held-out", "3"]
 CERTIFY = ["--n0", "10", "--n", "50", "--data", "pictures", *CPU]
@@ -75,6 +75,7 @@ CALLS: list[tuple[str, ...]] = [
         "packed",
     ),
     ("ensemble", "run", "package/tiny.safetensors", "--out", "both"),
+    ("floor", "run", "--at-least", "0.1", "--held-out", *DATA, *CPU, "--out", "floored"),
     ("export", "run", "--out", "exported.safetensors"),
     ("zoo",),
     ("recipes",),

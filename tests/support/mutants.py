@@ -2046,6 +2046,30 @@ MUTANTS = {
         "if weights",
         "training/test_step.py::test_draw_weights_are_not_updated_in_the_middle_of_an_epoch",
     ),
+    "one right copy of an image enough for the floor": Mutant(
+        "experiments/class_floor.py",
+        "half = wins.shape[1] // 2",
+        "half = 0",
+        "experiments/test_class_floor.py",
+    ),
+    "a floor as if the other offsets were 0": Mutant(
+        "experiments/class_floor.py",
+        "others = images + offsets",
+        "others = images + 0 * offsets",
+        "experiments/test_class_floor.py",
+    ),
+    "offsets of the last member alone": Mutant(
+        "models/offsets.py",
+        "list(network.members) if",
+        "[network.members[-1]] if",
+        "models/test_offsets.py",
+    ),
+    "a floor by the first images of a class": Mutant(
+        "experiments/floored.py",
+        "np.arange(count) * len(own) // count",
+        "np.arange(count)",
+        "experiments/test_floored.py",
+    ),
     "a batch of labelled images too few": Mutant(
         "training/pseudo_labels.py",
         "recipe.batch <= recipe.labelled",
@@ -2078,8 +2102,8 @@ MUTANTS = {
     ),
     "a run begun twice": Mutant(
         "runs/run.py",
-        "        if run.manifest.exists() and not _untrained(run):  # perhaps",
-        "        if False:  # perhaps",
+        "        check_no_run(folder)  # perhaps",
+        "        # perhaps",
         "runs/test_run.py",
     ),
     "sums taken for averages": Mutant(

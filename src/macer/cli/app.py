@@ -18,7 +18,7 @@ from macer.cli.compare import compare, demo
 from macer.cli.gate import gate
 from macer.cli.leaderboard import leaderboard
 from macer.cli.loss_flags import one_value_per_flag, train_command
-from macer.cli.pack import ensemble, pack
+from macer.cli.pack import ensemble, floor, pack
 from macer.cli.paper import paper
 from macer.cli.plan import plan
 from macer.cli.printing import print_document, silenced
@@ -69,6 +69,7 @@ def command_line(training: App | None = None) -> App:
     app.command(paper)
     app.command(pack)
     app.command(ensemble)
+    app.command(floor)
     app.command(export)
     app.command(zoo)
     app.command(recipes)

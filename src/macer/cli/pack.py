@@ -1,4 +1,4 @@
-"""`macer pack` and `macer ensemble`: runs that are not trained."""
+"""`macer pack`, `macer ensemble` and `macer floor`: runs that are not trained."""
 
 import shlex
 from pathlib import Path
@@ -6,8 +6,20 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from macer.cli.parameters import Code, Data, Normalise, Size, SkipDamaged, Weights
-from macer.cli.printing import Result, print_line
+from macer.cli.parameters import (
+    Code,
+    Data,
+    Device,
+    Normalise,
+    Precision,
+    Size,
+    SkipDamaged,
+    Threads,
+    Weights,
+    computing_device,
+)
+from macer.cli.printing import Result, print_line, print_table
+from macer.recipes import Whole
 
 
 def pack(
@@ -82,3 +94,70 @@ def ensemble(*runs: Annotated[str, Parameter(name="RUNS")], out: Path) -> Result
     print_line(f"made {run.folder} of {len(runs)} models, SHA-256 {sha256}")
     print_line(f"certify it with: macer certify {shlex.quote(str(out))}")
     return {"run": run.folder, "weights_sha256": sha256}
+
+
+def floor(
+    target: str,
+    /,
+    *,
+    at_least: float,
+    data: Data = None,
+    images: Whole = 200,
+    samples: Whole = 32,
+    held_out: bool = False,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    code: Code = (),
+    out: Path,
+) -> Result:
+    """Make a run of a trained model that gives up no class: offsets of its logits see to that.
+
+    Parameters
+    ----------
+    target
+        Run folder, model file or zoo:NAME.
+    at_least
+        Share of each class's training images to be right on most of their noisy copies.
+    images
+        Most training images of each class to choose the offsets by.
+    samples
+        Noisy copies of each image.
+    held_out
+        Take the training images that the run held out, and no others.
+    out
+        Folder of the run; a new one.
+    """
+    from macer.data.sets import load
+    from macer.experiments.floored import raise_floor
+    from macer.runs.data_code import data_home
+    from macer.runs.trained_model import read_model
+    from macer.training.held_out import check_held_out, first_held_out
+
+    if held_out:
+        check_held_out(target)  # before data are read
+    dataset = read_model(target)[0].dataset
+    split = load(dataset, "train", data, home=data_home(dataset, target, code=code, source=target))
+    if held_out:
+        split = split.part(first_held_out(target, split))
+    floored = raise_floor(
+        target, split, out,
+        at_least=at_least, images=images, samples=samples, precision=precision,
+        device=computing_device(device, threads), code=code,
+    )  # fmt: skip
+    print_table(
+        ("class", "right", "with offsets", "offset"),
+        [
+            (each.name, *map(_share, (each.before, each.after)), f"{each.offset:.2f}")
+            for each in floored.classes
+        ],
+    )
+    sha256 = floored.run.read_manifest()["weights_sha256"]
+    print_line(f"made {floored.run.folder} of {target}, SHA-256 {sha256}")
+    source = f" --data {shlex.quote(str(data))}" if data else ""
+    print_line(f"certify it with: macer certify {shlex.quote(str(out))}{source}")
+    return {"run": out, "weights_sha256": sha256, "classes": floored.classes}
+
+
+def _share(value: float | None) -> str:
+    return "no images" if value is None else f"{value:.3f}"

@@ -190,10 +190,16 @@ def new_run(folder: Path, record: dict[str, Any]) -> Run:
         raise Mistake(f"{folder} must be a new folder or a run; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if run.manifest.exists() and not _untrained(run):  # perhaps since a moment ago
-            raise Mistake(f"{folder} holds a run already; choose another --out")
+        check_no_run(folder)  # perhaps since a moment ago
         run.write_manifest({"macer": __version__, **record, **_made_with()})
     return run
+
+
+def check_no_run(folder: Path) -> None:
+    """Refuse a folder with a run that has learnt something."""
+    run = Run(folder)
+    if run.manifest.exists() and not _untrained(run):
+        raise Mistake(f"{folder} holds a run already; choose another --out")
 
 
 def _made_with() -> dict[str, Any]:

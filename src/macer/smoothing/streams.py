@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     PSEUDO_LABELS = 14
     CROPS = 15  # of images read from files
     PROBE = 16  # the test of a network before anything is certified
+    OFFSETS = 17  # the votes by which offsets of logits are chosen
 
 
 def stream(seed: int, purpose: Purpose, image: int = 0, chunk: int = 0) -> np.random.Generator:
