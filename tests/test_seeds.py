@@ -17,7 +17,7 @@ from macer.data.selection import Selection
 from macer.experiments import leaderboard as making
 from macer.experiments.leaderboard import figures
 from macer.experiments.other_bound import by_bound
-from macer.reporting import leaderboard
+from macer.reporting import leaderboard, leaderboard_notes
 from macer.reporting import leaderboard_forms as forms
 from macer.reporting.leaderboard import board
 from macer.reporting.logs import read_log, select
@@ -129,7 +129,7 @@ def test_the_readme_says_of_how_many_seeds_its_figures_are_the_mean(here: Path):
 
 def test_the_leaderboard_says_what_three_seeds_gave(here: Path):
     one = board(0.5, "every-5th")
-    [note] = [text for text in forms.notes([one]) if text.startswith("macer record")]
+    [note] = [text for text in leaderboard_notes.notes([one]) if text.startswith("macer record")]
     first, second, third = (f"{acr:.3f}" for acr in acrs_of(here, "record"))
     assert note.startswith(
         f"macer record, σ 0.5: seeds 0, 1, 2 have ACR {first}, {second}, {third}, s 0.0"
@@ -138,7 +138,9 @@ def test_the_leaderboard_says_what_three_seeds_gave(here: Path):
         f"({np.mean(acrs_of(here, 'record', 'runner-up')):.3f} † by the runner-up's bound)" in note
     )
     assert note.endswith("The median is seed 2; the row is seed 0.")
-    assert forms.ONE_SEED not in forms.notes([one]) and forms.SEEDS in forms.notes([one])
+    assert leaderboard_notes.ONE_SEED not in leaderboard_notes.notes(
+        [one]
+    ) and leaderboard_notes.SEEDS in leaderboard_notes.notes([one])
     assert forms.latex([one]).isascii()
     row = next(row for row in one.rows if row.method == "record")
     sun = next(row for row in one.rows if row.method == "sun")

@@ -1,7 +1,5 @@
 """The leaderboard as text: what stands in it, and that no terminal splits a number."""
 
-import csv
-import io
 import re
 import subprocess
 import sys
@@ -15,6 +13,7 @@ from rich.console import Console
 from macer.cli import printing
 from macer.cli.app import main
 from macer.reporting import leaderboard_forms as forms
+from macer.reporting import leaderboard_notes
 from macer.reporting.leaderboard import boards, other_leagues
 from macer.reporting.tables import RADII
 
@@ -48,22 +47,6 @@ def test_80_columns_hold_every_table_and_split_no_number(capsys, monkeypatch):
     assert all(any(f" {place} " in line for line in out.splitlines()) for place in places)
 
 
-def test_csv_has_the_figures_of_the_boards():
-    lines = list(csv.DictReader(io.StringIO(forms.csv(boards()))))
-    rows = [(one, row) for one in boards() for row in one.rows]
-    assert len(lines) == len(rows)
-    for line, (one, row) in zip(lines, rows, strict=True):
-        assert None not in line and None not in line.values()
-        assert (line["method"], int(line["rank"])) == (row.method, row.rank)
-        assert (float(line["sigma"]), line["images"]) == (one.sigma, one.images)
-        assert float(line["acr"]) == row.acr
-        assert [float(line[f"certified_accuracy_{r:.2f}"]) for r in RADII] == list(row.accuracies)
-        for column, told in (("to_reference", row.to_reference), ("to_best", row.to_best)):
-            assert line[column] == ("" if told is None else str(told.difference))
-        assert line["runner_up_acr"] == (str(row.runner_up.acr) if row.runner_up else "")
-        assert line["figures_only"] == str(row.figures_only).lower()
-
-
 def test_marks_stand_where_they_belong():
     [board] = boards(1.0, "every-5th")
     header, rows = forms.scores(board)
@@ -71,7 +54,9 @@ def test_marks_stand_where_they_belong():
     assert {"Sun et al. ‡", "SmoothMix ‡", "MACER"} <= names
     column = header.index("runner-up †")
     assert {row[0] for row in rows if row[column].endswith("†")} == {"macer record", "macer fast"}
-    assert forms.DAGGER in forms.notes([board]) and forms.FIGURES_ONLY in forms.notes([board])
+    assert leaderboard_notes.DAGGER in leaderboard_notes.notes(
+        [board]
+    ) and leaderboard_notes.FIGURES_ONLY in leaderboard_notes.notes([board])
 
 
 def test_each_of_our_models_has_its_command_and_each_published_log_its_address():
@@ -100,8 +85,10 @@ def test_the_command_of_a_row_certifies_an_image(tmp_path, capsys):
 def test_a_board_without_ours_says_so_and_has_no_second_bound():
     [board] = boards(0.5, "all")
     assert "runner-up †" not in forms.scores(board).header
-    assert forms.WITHOUT_OURS in forms.notes([board]) and forms.DAGGER not in forms.notes([board])
-    assert forms.WITHOUT_OURS not in forms.notes(boards(0.5, "every-5th"))
+    assert leaderboard_notes.WITHOUT_OURS in leaderboard_notes.notes(
+        [board]
+    ) and leaderboard_notes.DAGGER not in leaderboard_notes.notes([board])
+    assert leaderboard_notes.WITHOUT_OURS not in leaderboard_notes.notes(boards(0.5, "every-5th"))
 
 
 def test_where_the_best_is_the_reference_one_column_compares():
@@ -121,7 +108,7 @@ def test_the_command_does_not_import_torch():
 
 
 def test_notes_of_rows_stand_below_once():
-    below = forms.notes(boards())
+    below = leaderboard_notes.notes(boards())
     assert len(below) == len(set(below))
     assert [note for note in below if note.startswith("MACER: ")]
     assert [note for note in below if note.startswith("SmoothAdv: ")]

@@ -2434,10 +2434,10 @@ MUTANTS = {
         "audit/test_rescore.py::test_the_logs_of_the_repository_have_the_figures_that_are_quoted",
     ),
     "a published log with radii that n does not allow": Mutant(
-        "experiments/leaderboard.py",
+        "reporting/board_check.py",
         "> ceiling * PRINTED",
         "> ceiling * 2",
-        "experiments/test_leaderboard.py",
+        "reporting/test_board_check.py",
     ),
     "figures of a log without a licence among the others": Mutant(
         "experiments/leaderboard.py",

@@ -44,6 +44,7 @@ def leaderboard(
     """
     from macer.reporting import leaderboard_forms as forms
     from macer.reporting.leaderboard import boards, other_leagues
+    from macer.reporting.leaderboard_csv import csv as csv_text
 
     form = chosen_form(csv=csv, latex=latex, markdown=markdown)
     found, others = boards(sigma, images), other_leagues()
@@ -52,7 +53,7 @@ def leaderboard(
 
         write_leaderboard(found, others, html)
     if csv:
-        print_text(forms.csv(found))
+        print_text(csv_text(found))
     elif latex:
         print_text(forms.latex(found))
     elif markdown:
@@ -67,6 +68,7 @@ def leaderboard(
 def _print_boards(boards: "list[Board]") -> None:
     """Print tables that fit a terminal of 80 columns, one below the other."""
     from macer.reporting import leaderboard_forms as forms
+    from macer.reporting.leaderboard_notes import notes
 
     for board in boards:
         print_line(f"CIFAR-10, {forms.title(board)}")
@@ -75,6 +77,6 @@ def _print_boards(boards: "list[Board]") -> None:
         print_table(*forms.accuracies(board))
     for grid in forms.origins(boards):
         print_table(*grid)
-    for line in forms.notes(boards):
+    for line in notes(boards):
         print_line(line)
     print_line("Other leagues, figures only: --markdown, --html or --json.")

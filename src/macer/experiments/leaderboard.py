@@ -20,13 +20,12 @@ import numpy as np
 
 from macer.data.selection import Selection
 from macer.experiments.other_bound import by_bound
-from macer.reporting.intervals import PRINTED, radius_limit
+from macer.reporting.board_check import check_log
 from macer.reporting.leaderboard import (
     COUNT,
     FIGURES,
     IMAGES,
     REFERENCE,
-    SETTINGS,
     Entry,
     ImageSet,
     Reading,
@@ -89,27 +88,6 @@ def figures(folder: Path, unshipped: Path | None = None) -> tuple[dict[str, Any]
             for pair in _seed_differences(entry, sigma, seeds, logs):
                 (shipped if pair["b"] in kept else others)["seed_differences"].append(pair)
     return shipped, others
-
-
-def check_log(log: CertificateLog, sigma: float, reference: CertificateLog) -> None:
-    """Refuse a log that cannot stand on a board: its images, labels, settings or radii."""
-    every = max(IMAGES.values())
-    missing = np.setdiff1d(np.arange(0, COUNT, every), log.idx)
-    if len(missing):
-        raise Mistake(
-            f"{log.name} must have every {every}th of the {COUNT:,} test images, got none with "
-            f"idx {missing[0]}; certify with --skip {every} or all"
-        )
-    paired_difference(log, reference)  # refuses other labels
-    for name, value in {"sigma": sigma, **SETTINGS}.items():
-        if getattr(log, name) not in (None, value):
-            raise Mistake(f"{name} of {log.name} must be {value}, got {getattr(log, name)}")
-    ceiling = radius_limit(sigma, SETTINGS["n"], SETTINGS["alpha"])
-    if (largest := float(log.radius.max())) > ceiling * PRINTED:
-        raise Mistake(
-            f"radii of {log.name} must be at most {ceiling:.4f}, which sigma {sigma:g}, n and "
-            f"alpha allow, got {largest}"
-        )
 
 
 def _log(entry: Entry, sigma: float, folder: Path | None) -> CertificateLog:

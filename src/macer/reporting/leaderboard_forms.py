@@ -1,11 +1,12 @@
-"""The leaderboard as text: for the terminal, Markdown, LaTeX, CSV."""
+"""The leaderboard as text: for the terminal, Markdown, LaTeX."""
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from macer.reporting import markup
-from macer.reporting.leaderboard import Board, OtherLeague, Rank, Seeds
+from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.reporting.leaderboard_notes import notes
 from macer.reporting.scores import Difference
 from macer.reporting.tables import RADII
 from macer.reporting.texts import (
@@ -34,32 +35,6 @@ LEAD = (
     "at that radius."
 )
 WHICH = {"every-5th": "every 5th test image", "all": "all test images"}
-
-NOTES = (
-    "Every row of a table has the same images, n0, n and α, and Clopper and Pearson's bound of the "
-    "top class [Cohen+19]. ± is one standard error over the images. Differences of ACR are paired, "
-    "image by image; one below two of its standard errors says little of the order.",
-    "ACRs that agree in three decimals share a rank.",
-    "The field's logs print radii in three digits, rounded to the nearest; ours are rounded down.",
-    "Training is the time of one training on one GPU of the kind named, where it is known.",
-)
-DAGGER = (
-    "† The same counts by the runner-up bound, which was chosen after they were drawn: not "
-    "certificates at level α, and not ranked (docs/guide/bounds.md)."
-)
-FIGURES_ONLY = (
-    "‡ Figures only: these logs have no licence and do not come with macer. The figures were "
-    "computed from the logs at the source named."
-)
-ONE_SEED = "macer's own rows are of one seed each: how far two seeds differ is not in their ±."
-SEEDS = (
-    "s: the sample standard deviation of the seeds' ACRs. ± of their mean is over images and seeds "
-    "together: the root of the sum of two squares, of the standard error over the images and of s "
-    "divided by the root of the number of seeds."
-)
-WITHOUT_OURS = (
-    "macer's own models are certified on every 5th test image, and have no row among all images."
-)
 
 
 def title(board: Board) -> str:
@@ -163,49 +138,6 @@ def _difference(difference: Difference | None) -> str:
     return signed_with_error(difference.difference, difference.standard_error)
 
 
-def notes(boards: Sequence[Board]) -> list[str]:
-    """What to know when reading the boards."""
-    rows = [row for board in boards for row in board.rows]
-    found = [*NOTES, *dict.fromkeys(f"{row.name}: {row.note}" for row in rows if row.note)]
-    found += _seeds_notes(boards)
-    if any(row.runner_up for row in rows):
-        found.append(DAGGER)
-    if any(row.figures_only for row in rows):
-        found.append(FIGURES_ONLY)
-    if not all(any(row.load for row in board.rows) for board in boards):
-        found.append(WITHOUT_OURS)
-    return found
-
-
-def _seeds_notes(boards: Sequence[Board]) -> list[str]:
-    """What several seeds of our recipes gave, or that there is one."""
-    found = {
-        f"{row.name}, σ {setting(board.sigma)}": (row.over_seeds, board)
-        for board in boards
-        for row in board.rows
-        if row.over_seeds
-    }
-    several = [_mean_note(at, *one) for at, one in found.items() if len(one[0].mean.seeds) > 1]
-    single = [at for at, (seeds, _) in found.items() if len(seeds.mean.seeds) == 1]
-    if not several:
-        return [ONE_SEED] if single else []
-    return [*several, *(f"{at}: one seed." for at in single), SEEDS]
-
-
-def _mean_note(at: str, seeds: Seeds, board: Board) -> str:
-    [best] = [row.name for row in board.rows if row.method == board.best]
-    mean, reading = seeds.mean, seeds.runner_up
-    acrs = ", ".join(f"{acr:.3f}" for acr in mean.acrs)
-    zoo = "none of these" if seeds.zoo is None else f"seed {seeds.zoo}"
-    return (
-        f"{at}: seeds {', '.join(map(str, mean.seeds))} have ACR {acrs}, s {mean.spread:.3f}; "
-        f"their mean {with_error(mean.acr, mean.standard_error)} ({reading.acr:.3f} † by the "
-        f"runner-up's bound) minus that of {best} on the same images: "
-        f"{signed_with_error(*seeds.to_best[:2])}. The median is seed {mean.median}; the row is "
-        f"{zoo}."
-    )
-
-
 def whole(board: Board) -> TextTable:
     """Scores, accuracies and origin side by side."""
     left, middle = scores(board), accuracies(board)
@@ -295,32 +227,3 @@ def latex(boards: Sequence[Board]) -> str:
 def _starred(cell: str) -> str:
     """A cell with marks that every font has."""
     return cell.replace(" †", "*").replace(" ‡", "**").replace("—", "–")
-
-
-def csv(boards: Sequence[Board]) -> str:
-    """All boards in one table of comma-separated values; what is unknown is empty."""
-    header = ["sigma", "images", "rank", "method", "acr", "standard_error"]
-    header += ["runner_up_acr", "runner_up_standard_error"]
-    header += [f"to_{to}{of}" for to in ("reference", "best") for of in ("", "_standard_error")]
-    header += [f"certified_accuracy_{r:.2f}" for r in RADII]
-    header += ["reference", "best", "count", "n0", "n", "alpha", "seconds", "hardware"]
-    header += ["network", "league", "paper", "source", "licence", "figures_only", "load"]
-    lines = [_values(board, row) for board in boards for row in board.rows]
-    return markup.csv(header, lines)
-
-
-def _values(board: Board, row: Rank) -> list[object]:
-    both = (row.to_reference, row.to_best)
-    pairs = [(d.difference, d.standard_error) if d else (None, None) for d in both]
-    reading = row.runner_up or (None, None)
-    settings = [board.reference, board.best, board.count, board.n0, board.n, board.alpha]
-    about = [row.seconds, row.hardware, row.network, row.league, row.paper, row.source]
-    return [
-        *(board.sigma, board.images, row.rank, row.method, row.acr, row.standard_error),
-        *reading,
-        *(value for pair in pairs for value in pair),
-        *row.accuracies,
-        *settings,
-        *about,
-        *(row.licence, str(row.figures_only).lower(), row.load),
-    ]

@@ -14,6 +14,7 @@ from typing import Any
 from macer.reporting import leaderboard_forms as forms
 from macer.reporting.html_file import check_html, write_html
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
+from macer.reporting.leaderboard_notes import notes
 from macer.system.text import unbroken
 
 
@@ -28,7 +29,7 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
         "title": forms.TITLE,
         "lead": forms.LEAD,
         "boards": [section(board) for board in boards],
-        "notes": forms.notes(boards),
+        "notes": notes(boards),
         "loading": forms.LOADING.replace("`", ""),
         "others": others,
         "others_note": forms.OTHERS,
