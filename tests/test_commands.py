@@ -67,6 +67,7 @@ NOT_RUN = {
 # What does not end with exit code 0.
 ENDS = {
     "macer plan runs/a --radius 2": 2,  # the page shows the mistake
+    "macer leaderboard runs/mine": 2,  # the stand-in is certified on digits
     # These gates do not pass: the stand-ins have few images.
     "macer gate runs/mine --radius 0.5 --at-least 0.5": 1,
     "macer gate runs/a --radius 0.5 --worst-class 0.30": 1,

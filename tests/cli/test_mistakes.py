@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from desk import refuses, words
+from desk import LOGS, refuses, words
 
 from macer.cli.app import app
 
@@ -707,13 +707,42 @@ MISTAKES = [
     ),
     ("verify at-0.1", "target must be given where no model lies beside the certificates, in "),
     # leaderboard
-    ("leaderboard zoo:mnist-0.50", "Unused Tokens: ['zoo:mnist-0.50']."),
+    ("leaderboard runn", "no log at runn: expected a run folder or a log file\n"),
+    ("leaderboard zoo:none", "unknown zoo model 'none'"),
+    (
+        "leaderboard zoo:mnist-0.50",
+        "data set of mnist-0.50 must be cifar10, got mnist; certify cifar10 with --skip 5 --n0 100 "
+        "--n 100000 --alpha 0.001 --bound clopper-pearson, or compare logs by macer report\n",
+    ),
+    ("leaderboard run", "data set of run must be cifar10, got mnist; certify cifar10 with --skip"),
+    ("leaderboard at-0.1", "at-0.1/certificates.tsv must hold certificates of largest radii, got "),
+    ("leaderboard run run", "logs must be named once each, got run 2 times\n"),
+    (
+        f"leaderboard {LOGS[1]}",
+        "sigma must be given for macer_sigma0.5, which does not record it; ",
+    ),
+    (
+        f"leaderboard {LOGS[1]} --sigma 0.25",
+        "radii of macer_sigma0.5 must be at most 0.9529, which sigma 0.25, n and alpha allow, got ",
+    ),
+    (
+        "leaderboard zoo:cifar10-0.25-cpu",
+        "cifar10-0.25-cpu must have every 5th of the 10,000 test images, got none with idx 5; ",
+    ),
+    (
+        "leaderboard zoo:cifar10-0.50-fast --sigma 1",
+        "sigma of cifar10-0.50-fast must be 1, got 0.5; leave out --sigma, or certify with ",
+    ),
+    (
+        "leaderboard zoo:cifar10-0.50-fast --images all",
+        "cifar10-0.50-fast must have all 10,000 test images, got 2,000; certify without --skip",
+    ),
     ("leaderboard --sigma 0.3", "sigma must be one of 0.25, 0.5, 1, got 0.3\n"),
     ("leaderboard --sigma nan", "sigma must be one of 0.25, 0.5, 1, got nan\n"),
     ("leaderboard --images 500", 'Invalid value "500" for --images. Choose from: "every-5th", '),
     ("leaderboard --csv --markdown", "choose one of --csv, --latex and --markdown\n"),
     ("leaderboard --latex --markdown", "choose one of --csv, --latex and --markdown\n"),
-    ("leaderboard --csv yes", "Unused Tokens: ['yes']."),
+    ("leaderboard --csv yes", "no log at yes: expected a run folder or a log file\n"),
     ("leaderboard --html a.pdf", "path of a page must end in .html or .htm, got 'a.pdf'\n"),
     ("leaderboard --html no/a.html", "no folder no to write a.html into: make it first"),
     # serve

@@ -2439,6 +2439,42 @@ MUTANTS = {
         "> ceiling * 2",
         "reporting/test_board_check.py",
     ),
+    "a named log of other labels on a board": Mutant(
+        "reporting/board_check.py",
+        "log.label[in_log] != reference.label[in_reference]",
+        "log.label[in_log] > 9",
+        "experiments/test_named_boards.py",
+    ),
+    "a named log of another n on a board": Mutant(
+        "reporting/board_check.py",
+        "not in (None, value):",
+        "is None:",
+        "experiments/test_named_boards.py",
+    ),
+    "a named log ranked by the bound of its own certificates": Mutant(
+        "experiments/named_boards.py",
+        "if one.log.bound in (None, BOUND):\n        return one.log",
+        "if one.log.bound:\n        return one.log",
+        "experiments/test_named_boards.py",
+    ),
+    "a bound that was chosen afterwards on a board": Mutant(
+        "experiments/named_boards.py",
+        'if log.level == "chosen":',
+        'if log.level == "fixed":',
+        "experiments/test_named_boards.py",
+    ),
+    "the difference of a named log with the sign of its reverse": Mutant(
+        "experiments/named_boards.py",
+        "paired_difference(select(log, chosen), other))",
+        "paired_difference(other, select(log, chosen)))",
+        "experiments/test_named_boards.py",
+    ),
+    "more votes than samples in a table's counts": Mutant(
+        "experiments/other_bound.py",
+        "votes.sum(dim=1).max() > n",
+        "votes.sum(dim=1).max() > 2 * n",
+        "experiments/test_named_boards.py",
+    ),
     "figures of a log without a licence among the others": Mutant(
         "experiments/leaderboard.py",
         'both = {pair["a"], pair["b"]} <= kept',

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from macer.reporting.scores import Difference
 from macer.reporting.seeds import OverSeeds
@@ -25,6 +25,7 @@ IMAGES: Mapping[ImageSet, int] = {"every-5th": 5, "all": 1}  # every 5th test im
 COUNT = 10_000  # test images of CIFAR-10
 OURS = IMAGES["every-5th"]  # the images that our models are certified on
 
+YOURS = "yours"  # the league of logs that a user named; they are no part of the leaderboard
 REFERENCE = "macer"  # the method that differences are to, beside the best published one
 
 # The field's settings, which every log here has.
@@ -135,6 +136,14 @@ class Rank:
     over_seeds: Seeds | None  # None for what others trained
     league: str = "single model"
 
+    @property
+    def yours(self) -> bool:
+        """Whether it is of a log that a user named."""
+        return self.league == YOURS
+
+
+Scored = TypeVar("Scored", Score, Rank)
+
 
 @dataclass(frozen=True)
 class Board:
@@ -170,14 +179,19 @@ def sigmas() -> list[float]:
     return sorted({sigma for entry in entries() for sigma in entry.sigmas})
 
 
-def boards(sigma: float | None = None, images: ImageSet | Literal["both"] = "both") -> list[Board]:
-    """The boards of every σ, or of one; those of every 5th image first."""
+def check_sigma(sigma: float | None) -> None:
+    """Refuse a σ that has no board."""
     known = sigmas()
     if sigma is not None and sigma not in known:
         choice = ", ".join(f"{level:g}" for level in known)
         raise Mistake(f"sigma must be one of {choice}, got {sigma:g}")
+
+
+def boards(sigma: float | None = None, images: ImageSet | Literal["both"] = "both") -> list[Board]:
+    """The boards of every σ, or of one; those of every 5th image first."""
+    check_sigma(sigma)
     kinds = [kind for kind in IMAGES if images in (kind, "both")]
-    return [board(level, kind) for kind in kinds for level in known if sigma in (None, level)]
+    return [board(level, kind) for kind in kinds for level in sigmas() if sigma in (None, level)]
 
 
 def board(sigma: float, images: ImageSet) -> Board:
@@ -201,7 +215,7 @@ def board(sigma: float, images: ImageSet) -> Board:
     )
 
 
-def ranked(scores: Sequence[Score], names: Mapping[str, str]) -> list[tuple[int, Score]]:
+def ranked(scores: Sequence[Scored], names: Mapping[str, str]) -> list[tuple[int, Scored]]:
     """The scores with their ranks, the largest ACR first.
 
     Methods whose ACRs have the same three decimals share a rank and stand by their names.

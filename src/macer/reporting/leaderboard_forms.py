@@ -7,6 +7,7 @@ from typing import NamedTuple
 from macer.reporting import markup
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
 from macer.reporting.leaderboard_notes import notes
+from macer.reporting.named_logs import NamedLog, on_board
 from macer.reporting.scores import Difference
 from macer.reporting.tables import RADII
 from macer.reporting.texts import (
@@ -36,6 +37,8 @@ LEAD = (
 )
 WHICH = {"every-5th": "every 5th test image", "all": "all test images"}
 
+PAIRED = "paired difference to"
+
 
 def title(board: Board) -> str:
     """The title of a board: its σ, images, n0, n, α."""
@@ -61,7 +64,7 @@ def scores(board: Board) -> TextTable:
     for row in board.rows:
         acr = with_error(row.acr, row.standard_error)
         line = (name_text(row), str(row.rank), acr, *([_dagger(row)] if daggers else []))
-        rows.append(line + tuple(map(_difference, differences(row, board))))
+        rows.append(line + tuple(_difference(one, row) for one in differences(row, board)))
     return TextTable(header, rows)
 
 
@@ -75,28 +78,51 @@ def accuracies(board: Board) -> TextTable:
     return TextTable(("method", "#", *(radius_text(RADII[i]) for i in shown)), rows)
 
 
+def pairs(board: Board, logs: Sequence[NamedLog]) -> list[TextTable]:
+    """ACR of each named log on a board minus that of each method, paired; no table without logs."""
+    rows = {row.method: row for row in board.rows}
+    here = on_board(logs, board)
+    if not here:
+        return []
+    lines = [
+        (name_text(row), *(_difference(log.to(row.method), rows[log.method]) for log in here))
+        for row in board.rows
+        if not row.yours
+    ]
+    return [TextTable((PAIRED, *(name_text(rows[log.method]) for log in here)), lines)]
+
+
 def origins(boards: Sequence[Board]) -> list[TextTable]:
     """Trainings, with the commands of our models, then with the addresses of published logs.
 
+    Logs that a user named come last.
+
     80 columns wide at most, so that no terminal folds a command or an address.
     """
-    grids = [_origins(boards, ours=True), _origins(boards, ours=False)]
+    grids = [_origins(boards, where) for where in ("command", "source", "log")]
     return [grid for grid in grids if grid.rows]
 
 
-def _origins(boards: Sequence[Board], *, ours: bool) -> TextTable:
-    """Each training and where its certificates come from, with the σ that this holds for."""
+def _origins(boards: Sequence[Board], where: str) -> TextTable:
+    """Each training of a kind, and where its certificates come from, with the σ of both."""
     found: dict[Line, set[float]] = {}
     for board in boards:
         for row in board.rows:
-            if (row.load is not None) == ours:
+            if _where_title(row) == where:
                 line = (name_text(row), training_text(row), where_text(row))
                 found.setdefault(line, set()).add(board.sigma)
     rows = [
         (line[0], ", ".join(map(setting, sorted(found[line]))), *line[1:])
         for line in sorted(found, key=lambda line: (line[0].lower(), min(found[line])))
     ]
-    return TextTable(("method", "σ", "training", "command" if ours else "source"), rows)
+    return TextTable(("method", "σ", "training", where), rows)
+
+
+def _where_title(row: Rank) -> str:
+    """The title above what `where_text` gives."""
+    if row.yours:
+        return "log"
+    return "command" if row.load else "source"
 
 
 def differences(row: Rank, board: Board) -> list[Difference | None]:
@@ -110,12 +136,14 @@ def _compared(board: Board) -> list[str]:
 
 
 def name_text(row: Rank) -> str:
-    """A method's name; ‡ where its log does not come with macer."""
+    """A method's name; ‡ where its log does not come with macer, and whether it is the user's."""
+    if row.yours:
+        return f"{row.name} (yours)"
     return f"{row.name} ‡" if row.figures_only else row.name
 
 
 def where_text(row: Rank) -> str:
-    """The command that certifies an image by our model, or the address of the log."""
+    """The command that certifies an image by our model, or the log's address or place."""
     return f"macer predict {row.load} IMAGE" if row.load else row.source.removeprefix("https://")
 
 
@@ -132,9 +160,9 @@ def _dagger(row: Rank) -> str:
     return f"{row.runner_up.acr:.3f} †" if row.runner_up else ""
 
 
-def _difference(difference: Difference | None) -> str:
+def _difference(difference: Difference | None, row: Rank) -> str:
     if difference is None:
-        return ""
+        return "—" if row.yours else ""
     return signed_with_error(difference.difference, difference.standard_error)
 
 
@@ -167,11 +195,15 @@ def others_grid(others: Sequence[OtherLeague]) -> TextTable:
     return TextTable(header, rows)
 
 
-def markdown(boards: Sequence[Board], others: Sequence[OtherLeague]) -> str:
+def markdown(
+    boards: Sequence[Board], others: Sequence[OtherLeague], logs: Sequence[NamedLog] = ()
+) -> str:
     """A page in Markdown: a table for each σ, where the rows come from, and the other leagues."""
     parts = [f"# {TITLE}\n\n{LEAD}\n"]
-    parts += [f"## {title(board)}\n\n{table(board)}" for board in boards]
-    parts.append("\n\n".join(notes(boards)) + "\n")
+    for board in boards:
+        parts.append(f"## {title(board)}\n\n{table(board)}")
+        parts += [unbroken(markup.markdown(*grid, ())) for grid in pairs(board, logs)]
+    parts.append("\n\n".join(notes(boards, markup.markdown_text)) + "\n")
     parts.append(f"## Sources\n\n{LOADING}\n")
     parts += [_of_words(_with_papers(grid, boards)) for grid in origins(boards)]
     parts.append(f"## Other leagues\n\n{OTHERS}\n\n{_of_words(others_grid(others))}")
@@ -212,15 +244,17 @@ OTHERS = (
 )
 
 
-def latex(boards: Sequence[Board]) -> str:
+def latex(boards: Sequence[Board], logs: Sequence[NamedLog] = ()) -> str:
     """A table for each σ, with booktabs' rules."""
     below = [note.replace("†", "*").replace("‡", "**") for note in notes(boards)]
+    grids = [
+        (grid, title(board)) for board in boards for grid in (whole(board), *pairs(board, logs))
+    ]
     texts = []
-    for i, board in enumerate(boards):
-        grid = whole(board)
+    for i, (grid, name) in enumerate(grids):
         lines = [[_starred(cell) for cell in line] for line in (grid.header, *grid.rows)]
-        last = below if i == len(boards) - 1 else []
-        texts.append(markup.latex(lines[0], lines[1:], [title(board), *last]))
+        last = below if i == len(grids) - 1 else []
+        texts.append(markup.latex(lines[0], lines[1:], [name, *last]))
     return "\n".join(texts)
 
 

@@ -1,8 +1,8 @@
 """What to know when reading the leaderboard: the lines below its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from macer.reporting.leaderboard import Board, Seeds
+from macer.reporting.leaderboard import Board, Rank, Seeds
 from macer.reporting.texts import setting, signed_with_error, with_error
 
 NOTES = (
@@ -30,12 +30,21 @@ SEEDS = (
 WITHOUT_OURS = (
     "macer's own models are certified on every 5th test image, and have no row among all images."
 )
+YOURS = (
+    "(yours): a log that you named, ranked among the rows; it is no part of the leaderboard. "
+    "Differences are paired with each log that comes with macer."
+)
+NOT_PAIRED = "No paired difference to {}, whose logs have no licence and do not come with macer."
 
 
-def notes(boards: Sequence[Board]) -> list[str]:
-    """What to know when reading the boards."""
+def notes(boards: Sequence[Board], name: Callable[[str], str] = str) -> list[str]:
+    """What to know when reading the boards.
+
+    Args:
+        name: how the name of a log that a user named is written in this form.
+    """
     rows = [row for board in boards for row in board.rows]
-    found = [*NOTES, *dict.fromkeys(f"{row.name}: {row.note}" for row in rows if row.note)]
+    found = [*NOTES, *dict.fromkeys(_of_row(row, name) for row in rows if row.note)]
     found += _seeds_notes(boards)
     if any(row.runner_up for row in rows):
         found.append(DAGGER)
@@ -43,7 +52,40 @@ def notes(boards: Sequence[Board]) -> list[str]:
         found.append(FIGURES_ONLY)
     if not all(any(row.load for row in board.rows) for board in boards):
         found.append(WITHOUT_OURS)
+    if any(row.yours for row in rows):
+        found += _notes_of_yours(boards, name)
     return found
+
+
+def _of_row(row: Rank, name: Callable[[str], str]) -> str:
+    return f"{name(row.name) if row.yours else row.name}: {row.note}"
+
+
+def _notes_of_yours(boards: Sequence[Board], name: Callable[[str], str]) -> list[str]:
+    """What named logs are, what they are not compared with, and which have no row among all."""
+    found = [YOURS]
+    if only := _figures_only(boards):
+        found.append(NOT_PAIRED.format(" and ".join(only)))
+    if len({board.images for board in boards}) > 1:
+        among_all = {row.method for b in boards if b.images == "all" for row in b.rows}
+        yours = {row.method: row.name for b in boards for row in b.rows if row.yours}
+        lacking = [name(own) for method, own in yours.items() if method not in among_all]
+        found += [f"{own} has no row among all images: it lacks some." for own in lacking]
+    return found
+
+
+def _figures_only(boards: Sequence[Board]) -> list[str]:
+    """The methods without a log, with the σ where this holds for some boards alone."""
+    levels = {board.sigma for board in boards}
+    found: dict[str, set[float]] = {}
+    for board in boards:
+        for row in board.rows:
+            if row.figures_only:
+                found.setdefault(row.name, set()).add(board.sigma)
+    return [
+        name if here == levels else f"{name} at σ {', '.join(map(setting, sorted(here)))}"
+        for name, here in found.items()
+    ]
 
 
 def _seeds_notes(boards: Sequence[Board]) -> list[str]:

@@ -15,10 +15,16 @@ from macer.reporting import leaderboard_forms as forms
 from macer.reporting.html_file import check_html, write_html
 from macer.reporting.leaderboard import Board, OtherLeague, Rank
 from macer.reporting.leaderboard_notes import notes
-from macer.system.text import unbroken
+from macer.reporting.named_logs import NamedLog
+from macer.system.text import NO_BREAK, one_line, unbroken
 
 
-def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], path: Path) -> None:
+def write_leaderboard(
+    boards: Sequence[Board],
+    others: Sequence[OtherLeague],
+    path: Path,
+    logs: Sequence[NamedLog] = (),
+) -> None:
     """Write the page: a table for each board, notes, and the other leagues."""
     check_html(path)
     folder = resources.files("macer.reporting")
@@ -28,7 +34,8 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
     values = {
         "title": forms.TITLE,
         "lead": forms.LEAD,
-        "boards": [section(board) for board in boards],
+        "boards": [{**section(board), "pairs": forms.pairs(board, logs)} for board in boards],
+        "yours": bool(logs),
         "notes": notes(boards),
         "loading": forms.LOADING.replace("`", ""),
         "others": others,
@@ -38,7 +45,16 @@ def write_leaderboard(boards: Sequence[Board], others: Sequence[OtherLeague], pa
         # The browser runs this script and no other.
         "script_hash": b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
-    write_html(path, "leaderboard.html.j2", values, filters={"unbroken": unbroken})
+    write_html(
+        path, "leaderboard.html.j2", values, filters={"unbroken": unbroken}, finalize=_printable
+    )
+
+
+def _printable(value: object) -> object:
+    """A text without control characters; script and style stay as they are."""
+    if type(value) is not str:
+        return value
+    return NO_BREAK.join(map(one_line, value.split(NO_BREAK)))
 
 
 def section(board: Board) -> dict[str, Any]:
@@ -61,7 +77,7 @@ def section(board: Board) -> dict[str, Any]:
 def _where(row: Rank) -> tuple[str, str]:
     """The command or the address, in two parts; a line may end between them."""
     text = forms.where_text(row)
-    cut = text.index(row.load) if row.load else text.index("/") + 1
+    cut = text.index(row.load) if row.load else text.find("/") + 1
     return text[:cut], text[cut:]
 
 

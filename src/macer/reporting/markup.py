@@ -14,9 +14,13 @@ from macer.system.text import one_line
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
     """A table in Markdown, its notes below."""
     rule = [":--"] + ["--:"] * (len(header) - 1)
-    lines = [header, rule, *([_markdown_text(cell) for cell in row] for row in rows)]
+    lines = [
+        list(map(markdown_text, header)),
+        rule,
+        *(list(map(markdown_text, row)) for row in rows),
+    ]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return text + "".join(f"\n{_markdown_text(note)}\n" for note in notes)
+    return text + "".join(f"\n{markdown_text(note)}\n" for note in notes)
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
@@ -53,6 +57,11 @@ def distinct(names: Sequence[str], places: Sequence[Path]) -> list[str]:
     ]
 
 
+def markdown_text(text: str) -> str:
+    """Text with Markdown's special characters escaped."""
+    return re.sub(r"([\\`*|<\[])", r"\\\1", one_line(text))
+
+
 def latex_text(text: str) -> str:
     """Text with LaTeX's special characters escaped, and mathematical symbols in maths mode."""
     return "".join(_LATEX.get(character, character) for character in one_line(text))
@@ -83,10 +92,6 @@ _LATEX = {
     "ℓ": r"$\ell$",
     "₂": r"$_2$",
 }
-
-
-def _markdown_text(text: str) -> str:
-    return re.sub(r"([\\`*|<\[])", r"\\\1", one_line(text))
 
 
 def _csv_cell(value: Any) -> Any:
