@@ -11,6 +11,7 @@ from typing import Any
 
 from browser_files import runtime_is_here
 from docstring_parser import Docstring, parse, parse_from_object
+from floor_table import floors
 from paper_chapter import paper
 from result_tables import code, objectives, records, scores, seeds, table
 
@@ -214,6 +215,7 @@ PARTS: dict[str, Callable[[], str]] = {
         seeds,
         objectives,
         scores,
+        floors,
         paper,
     )
 }
