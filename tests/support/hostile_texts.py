@@ -38,7 +38,7 @@ RECIPES = {
     "a recipe of 20,000 bytes": recipe("#" * 20_000, "must be at most 16,384 bytes, got 20,000"),
     "a recipe in a pipe": at_recipe(pipe, "r.toml must be a regular file, got a pipe"),
     "a recipe without end": at_recipe(link_to_zeros, "must be a regular file, got a device"),
-    "a recipe in a circle": at_recipe(loop, "unknown recipe 'r.toml'"),
+    "a recipe in a circle": at_recipe(loop, "no recipe at r.toml"),
     "a recipe of arrays in arrays": recipe("sigma = " + "[" * 8000),
     "a recipe of tables in tables": recipe("sigma = " + "{a=" * 4000),
     "a recipe of a key of many parts": recipe("sigma." + "a." * 8000 + "a = 1", GIVE),
