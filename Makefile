@@ -64,7 +64,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # The quick tests, for each save; `make test` is what a change must pass.
 check: lint
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not medium'
 
 test: lint
 	$(PYTEST)

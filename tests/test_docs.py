@@ -102,6 +102,7 @@ def test_every_command_name_loss_and_field_is_in_the_reference():
     assert [f for f in FIELDS if f"| `{f}` |" not in PARTS["train_fields"]()] == []
 
 
+@pytest.mark.medium
 def test_every_flag_that_is_no_field_has_a_help_text():
     lines = re.findall(r"^\* `(.+?)`(.*)$", PARTS["commands"](), re.MULTILINE)
     assert len(lines) >= 150
@@ -121,6 +122,7 @@ def test_scores_are_those_of_every_log():
     assert "| `cifar10-0.50-record` | 0.784 ± 0.017 | 0.792 † |" in text
 
 
+@pytest.mark.medium
 def test_the_results_of_the_readme_are_computed_from_the_certificates():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert readme_table() in readme, "python docs/scripts/result_tables.py"
@@ -163,6 +165,7 @@ def test_what_is_measured_is_computed_from_the_certificates():
 # law: code
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("page", RUN_AS_THEY_STAND)
 def test_the_python_of_a_page_runs(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -192,6 +195,7 @@ def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(names["certificates"]) == 4
 
 
+@pytest.mark.medium
 def test_ten_of_a_thousand_classes_have_the_logits_that_they_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -289,6 +293,7 @@ def test_the_script_of_the_signs_sets_whole_tracks_apart(tmp_path: Path):
     assert (out / "signs/test/stop/00007.png").read_bytes() == b"test/14/00007.png"
 
 
+@pytest.mark.medium
 def test_the_prediction_of_the_readme_is_what_the_command_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -299,6 +304,7 @@ def test_the_prediction_of_the_readme_is_what_the_command_prints(
         assert printed in blocks(page, ""), page
 
 
+@pytest.mark.medium
 def test_the_prediction_at_another_sigma_is_what_the_guide_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -313,6 +319,7 @@ def test_the_prediction_at_another_sigma_is_what_the_guide_says(
 # law: pictures
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_says_what_its_script_draws(name: str, tmp_path: Path):
     """Every word and number in it; lines may differ in their last digits."""

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/macer"
 OTHERS = {"core.py", "sha256sum"}  # code of [Cohen+19], and a program
@@ -63,11 +65,13 @@ SOURCES = {
 # law
 
 
+@pytest.mark.medium
 def test_every_argument_that_is_explained_is_one():
     unknown = {file: names for file, text in SOURCES.items() if (names := unknown_arguments(text))}
     assert unknown == {}
 
 
+@pytest.mark.medium
 def test_every_name_in_backticks_is_in_the_code():
     code = "".join(re.sub(r'"""(?:.|\n)*?"""|#.*', "", text) for text in SOURCES.values())
     known = {*re.findall(r"\w+", code), *OTHERS}

@@ -87,11 +87,13 @@ def sources() -> list[Path]:
 # law
 
 
+@pytest.mark.medium
 def test_imports_run_one_way():
     wrong = [found for file in sources() for found in upward(file, file.read_text("utf-8"))]
     assert wrong == []
 
 
+@pytest.mark.medium
 def test_no_import_is_relative_so_that_each_names_its_package():
     relative = [
         str(file.relative_to(PACKAGE))
@@ -143,6 +145,7 @@ def test_no_module_has_more_than_350_lines():
     assert long == {}
 
 
+@pytest.mark.medium
 def test_no_function_has_more_than_60_lines_of_code():
     long = []
     for file in sources():

@@ -83,6 +83,7 @@ def acrs_of(folder: Path, key: str, bound: str = "clopper-pearson") -> list[floa
 # law
 
 
+@pytest.mark.medium
 def test_the_tables_have_the_mean_of_three_seeds_by_both_bounds(here: Path):
     for line, key in zip(
         result_tables.records().splitlines()[2:4], ("record", "fast"), strict=True

@@ -99,6 +99,7 @@ def test_the_onnx_model_is_the_model_of_the_zoo() -> None:
     assert (logits.argmax(1) == expected.argmax(1)).all()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("look", [0, 1, 12, -1])
 def test_every_radius_of_the_table_is_what_macer_concludes(look: int) -> None:
     n = look_sizes()[look]
@@ -112,6 +113,7 @@ def test_every_radius_of_the_table_is_what_macer_concludes(look: int) -> None:
     assert concluded([0, 100, 0], [0, least - 1, 0], n).radius == 0.0
 
 
+@pytest.mark.medium
 def test_the_looks_are_those_of_certify_anytime() -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1, 2))
     torch.nn.init.zeros_(network[1].weight)

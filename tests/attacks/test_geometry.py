@@ -20,6 +20,7 @@ def test_vectors_are_the_same_singly_and_in_groups(layout):
         assert torch.equal(function(groups), single)
 
 
+@pytest.mark.medium
 @given(
     st.integers(0, 2**32), st.floats(1e-3, 300), st.sampled_from([0.0, 0.7, 0.99])
 )  # scale in levels, share of zeros

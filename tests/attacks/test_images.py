@@ -193,6 +193,7 @@ def test_pgd_uses_the_whole_ball_unless_it_is_clamped():
     assert x.min() < 0 or x.max() > 1
 
 
+@pytest.mark.medium
 def test_a_half_space_is_attacked_along_its_normal():
     model, images, noise = HalfSpace(c=-2.0), pictures(5), 0.5 * draws(5, 8, *SHAPE)
     labels = torch.zeros(5, dtype=torch.int64)

@@ -21,6 +21,7 @@ from macer.system.errors import Mistake
 # law
 
 
+@pytest.mark.medium
 def test_an_inflated_bound_is_noticed_where_no_label_flips(journal, target):
     contents = journal(inflated(1.5))
     trials = attacked(contents, target, restarts=1, scale=0.5)
@@ -28,6 +29,7 @@ def test_an_inflated_bound_is_noticed_where_no_label_flips(journal, target):
     assert all(trial.violated and trial.falsifies for trial in trials)
 
 
+@pytest.mark.medium
 def test_the_attack_on_a_half_space_loses_next_to_nothing(journal, target):
     """σΦ⁻¹(p₁) falls by the distance gone, up to the sampling and the 8-bit grid."""
     trials = attacked(journal(), target, scale=1.3, n=20_000, restarts=1)
@@ -46,6 +48,7 @@ def test_certificates_by_the_runner_up_bound_are_judged_by_votes(journal, target
     assert all(trial.falsifies for trial in forged)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("bound", ["hoeffding", "bernstein"])
 def test_soft_certificates_are_judged_softly(journal, target, bound):
     contents = journal(bound=bound, beta=3.0)
@@ -63,6 +66,7 @@ def test_soft_certificates_are_judged_softly(journal, target, bound):
     assert all(trial.violated for trial in trials)
 
 
+@pytest.mark.medium
 def test_the_trials_are_a_function_of_the_seed(journal, target):
     contents = journal()
     one, same, other = (attacked(contents, target, seed=seed) for seed in (0, 0, 1))

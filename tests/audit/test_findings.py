@@ -10,6 +10,7 @@ from macer.system.errors import AuditFailed
 # law
 
 
+@pytest.mark.medium
 def test_true_certificates_are_not_falsified(journal, target):
     """The certificates of half-spaces are tight: there is nothing better to attack."""
     contents = journal()

@@ -238,6 +238,7 @@ LOGS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", LOGS)
 def test_the_logs_of_the_repository_have_the_figures_that_are_quoted(name):
     acrs = by_both_bounds(name)

@@ -195,6 +195,7 @@ def test_enough_images_find_one_false_record_in_a_hundred(images):
     assert power(images, 10 * images) == pytest.approx(1)
 
 
+@pytest.mark.medium
 def test_by_default_so_many_images_are_drawn_again(desk, capsys):
     assert verify() == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
@@ -261,6 +262,7 @@ def test_a_bound_larger_by_a_millionth_does_not_follow(desk, field, capsys):
 # completeness
 
 
+@pytest.mark.medium
 def test_the_images_that_are_demanded_must_be_there(desk, capsys):
     assert verify("clopper-pearson", "--stop", "12") == 0
     assert verify("clopper-pearson", "--stop", "12", "--skip", "3", "--start", "1") == 0

@@ -38,6 +38,7 @@ def test_the_page_states_the_largest_inputs() -> None:
     assert f"above {MOST_SIGMAS:,} σ, are refused" in PAGE
 
 
+@pytest.mark.medium
 def test_the_page_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
     names = done(BLOCKS[0])
@@ -52,6 +53,7 @@ def test_the_page_on_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert again == certificates
 
 
+@pytest.mark.medium
 def test_the_page_trains_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

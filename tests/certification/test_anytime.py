@@ -103,6 +103,7 @@ def test_every_radius_is_that_of_the_confidence_sequence():
 # law
 
 
+@pytest.mark.medium
 def test_a_certificate_rests_on_the_first_samples_that_certify_draws():
     for certificates in looked(n=2000):
         for i, one in enumerate(certificates):
@@ -130,6 +131,7 @@ def test_an_abstention_is_the_latest():
         assert (certificates[0].label, certificates[0].drawn) == (ABSTAIN, size)
 
 
+@pytest.mark.medium
 def test_certificates_do_not_depend_on_the_company_or_the_threads():
     together = looked(n=3000)
     before = torch.get_num_threads()
@@ -143,6 +145,7 @@ def test_certificates_do_not_depend_on_the_company_or_the_threads():
         torch.set_num_threads(before)
 
 
+@pytest.mark.medium
 def test_stopping_where_the_radius_looks_best_keeps_the_level():
     """The truth is .3; each image stops at the look with its largest radius."""
     last = looked([0.3] * 400, n=1000, alpha=0.05, exact=False)[-1]
@@ -202,6 +205,7 @@ def test_the_time_of_the_caller_counts_for_the_deadline_but_not_for_the_pace(clo
     assert next(looks, None) is None
 
 
+@pytest.mark.medium
 def test_a_first_look_that_could_certify_nothing_is_left_out():
     """At α = 10⁻⁹⁰ even 200 votes that are all alike show nothing."""
     [first], *_ = looked([1.0], sigma=0.1, n=1000, alpha=1e-90)

@@ -37,6 +37,7 @@ def concluded(counts0, counts, *, n, alpha=0.001, sigma=0.5, bound="runner-up"):
     return conclude(tally_of(counts0), tally_of(counts), sigma=sigma, n=n, alpha=alpha, bound=bound)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("classes", [2, 3, 10, 100])
 def test_the_runner_up_bound_is_that_of_all_classes_at_once(classes):
     """Some samples vote for nobody."""

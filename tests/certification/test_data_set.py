@@ -101,6 +101,7 @@ def test_a_certificate_of_the_command_is_that_of_the_function() -> None:
         assert certificate.radius - 1e-6 <= float(row[3]) <= certificate.radius
 
 
+@pytest.mark.medium
 def test_certificates_do_not_depend_on_batch_size_pieces_or_order() -> None:
     whole = certified("whole", "--stop", "24")
     assert len(whole) == 25
@@ -112,6 +113,7 @@ def test_certificates_do_not_depend_on_batch_size_pieces_or_order() -> None:
     assert rows == whole
 
 
+@pytest.mark.medium
 def test_certificates_made_in_parts_merge_into_the_table_of_one_run() -> None:
     whole = certified("whole", "--stop", "24")
     for rank in range(3):  # as machines would share them
@@ -227,6 +229,7 @@ def test_the_speed_of_certification_is_of_the_samples_drawn(
     assert bar.worked == sum(40 + int(row[drawn]) for row in rows[1:]) < bar.total == bar.done
 
 
+@pytest.mark.medium
 def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() -> None:
     whole = certified("whole", "--stop", "40")
     score = certified("score", "--stop", "40", "--score")
@@ -237,6 +240,7 @@ def test_a_score_has_the_accuracy_and_acr_of_all_certificates_and_is_verified() 
     assert main(["verify", "score", "--target", "nets:net", "--resample", "40"]) == 0
 
 
+@pytest.mark.medium
 def test_a_network_whose_rows_mix_is_certified_row_by_row_and_audited(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -253,6 +257,7 @@ def test_a_network_whose_rows_mix_is_certified_row_by_row_and_audited(
     assert main(["attack", "rows", *asked, *attack]) == 0
 
 
+@pytest.mark.medium
 def test_certificates_from_before_row_by_row_are_continued_and_audited() -> None:
     certified("now", "--stop", "3")
     contents = read_journal(Path("now/certificates.journal"))
@@ -274,6 +279,7 @@ def test_ordinary_noise_is_audited_as_such() -> None:
     assert main(["verify", "a", "--target", "nets:net", "--resample", "2"]) == 0
 
 
+@pytest.mark.medium
 def test_a_family_shares_alpha_among_its_images() -> None:
     header = certified("family", "--stop", "20", "--family", "--alpha", "0.02")[0]
     [alone] = {row[header.index("alpha")] for row in table(Path("family"))[1:]}
@@ -281,6 +287,7 @@ def test_a_family_shares_alpha_among_its_images() -> None:
     assert certified("each", "--stop", "20", "--alpha", "0.001") == table(Path("family"))
 
 
+@pytest.mark.medium
 def test_soft_certificates_come_from_the_samples_of_the_hard_ones() -> None:
     hard = certified("hard", "--stop", "12")
     both = certified("both", "--stop", "12", "--soft-betas", "0.5", "8")
@@ -300,6 +307,7 @@ def test_soft_certificates_come_from_the_samples_of_the_hard_ones() -> None:
     assert [journal.read_bytes() for journal in journals] == before  # they had all of these
 
 
+@pytest.mark.medium
 def test_a_radius_is_certified_by_the_command_and_audited(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -356,6 +364,7 @@ def test_a_long_certification_says_what_it_takes_and_is_the_same(
     assert capsys.readouterr().err.startswith(said)
 
 
+@pytest.mark.medium
 def test_the_time_of_a_long_certification_is_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +460,7 @@ def test_a_damaged_record_is_told_and_certified_again(capsys: pytest.CaptureFixt
     ]
 
 
+@pytest.mark.medium
 def test_after_a_write_that_was_cut_off_the_certificates_verify_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -482,6 +492,7 @@ def test_the_fields_six_columns_come_first() -> None:
         assert correct == str(int(predict == label))
 
 
+@pytest.mark.medium
 def test_a_radius_in_the_table_never_exceeds_what_its_counts_support() -> None:
     header, *rows = certified("a", "--stop", "40", "--alpha", "0.01")
     abstentions = 0
@@ -648,6 +659,7 @@ def test_a_batch_size_below_1_is_refused() -> None:
         )
 
 
+@pytest.mark.medium
 def test_a_family_cannot_grow_and_its_level_is_that_of_all_its_images(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -676,6 +688,7 @@ def test_a_certification_that_goes_on_verifies_as_one_that_was_not_stopped() -> 
     assert main(["verify", "a", "--target", "nets:net", "--resample", "2"]) == 0
 
 
+@pytest.mark.medium
 def test_certificates_of_ordinary_noise_say_so_wherever_they_go(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -694,6 +707,7 @@ def test_certificates_of_ordinary_noise_say_so_wherever_they_go(
     assert read_journal(Path("b/certificates.journal")).records[0].certificate.exact
 
 
+@pytest.mark.medium
 def test_a_run_of_ones_own_arrays_needs_a_data_set_to_be_certified(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

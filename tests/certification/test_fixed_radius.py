@@ -59,6 +59,7 @@ def test_the_samples_are_the_first_ones_that_certify_draws():
     assert early.estimation == whole.estimation and early.selection == whole.selection
 
 
+@pytest.mark.medium
 def test_certificates_do_not_depend_on_the_company():
     distances = [0.1, 0.29, 0.31, 0.35, 0.5]
     settings = {"n": 10_000, "exact": False}
@@ -74,6 +75,7 @@ def test_images_on_the_boundary_are_certified_with_probability_at_most_alpha():
     assert 0 < false <= 33  # the 99.9% point of Binomial(400, .05)
 
 
+@pytest.mark.medium
 def test_peeking_as_if_each_look_were_the_only_one_certifies_falsely_more_often_than_alpha():
     """What the test above would catch."""
     random, false = np.random.default_rng(0), 0

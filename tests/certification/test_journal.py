@@ -48,6 +48,7 @@ def test_what_is_appended_is_read_back(tmp_path):
     assert read_journal(path) == Contents(HEADER, records_of([4, 2, 9]), 0)
 
 
+@pytest.mark.medium
 def test_a_journal_cut_anywhere_keeps_exactly_the_whole_records_before_the_cut(tmp_path):
     path = tmp_path / "certificates.journal"
     content = journal_of(path, range(4))
@@ -62,6 +63,7 @@ def test_a_journal_cut_anywhere_keeps_exactly_the_whole_records_before_the_cut(t
             assert read_journal(path).records == records_of(range(whole)), cut
 
 
+@pytest.mark.medium
 def test_a_journal_cut_anywhere_can_be_continued(tmp_path):
     path = tmp_path / "certificates.journal"
     content = journal_of(path, range(3))
@@ -92,6 +94,7 @@ def survivors(content: bytes, flip: int) -> set[int]:
     }
 
 
+@pytest.mark.medium
 def test_a_flipped_bit_loses_the_record_it_is_in_and_no_other(tmp_path):
     path, draw = tmp_path / "certificates.journal", random.Random(0)
     content = journal_of(path, range(5))

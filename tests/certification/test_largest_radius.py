@@ -129,6 +129,7 @@ def test_a_half_spaces_certificate_exceeds_its_distance_at_most_at_rate_alpha(bo
     assert violations <= binom.ppf(0.9999, images, alpha)
 
 
+@pytest.mark.medium
 def test_a_half_spaces_certificate_comes_within_3_percent_of_its_distance():
     distances = [0.25, -0.5, 0.6]
     certificates = certify(HalfSpace(2.0), at_distance(distances), sigma=0.25)
@@ -137,6 +138,7 @@ def test_a_half_spaces_certificate_comes_within_3_percent_of_its_distance():
         assert 0.97 * abs(distance) < certificate.radius < abs(distance)
 
 
+@pytest.mark.medium
 def test_the_constant_classifier_has_the_largest_radius_that_n_allows():
     [certificate] = certify(Constant([0.0, 1.0]), torch.zeros(1, *SHAPE), sigma=1.0)
     assert certificate.label == 1

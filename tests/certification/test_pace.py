@@ -48,6 +48,7 @@ class Slow(nn.Module):
         return self
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seconds", [1e-5, 0.01, 1.0])
 def test_the_pace_is_that_of_the_network(clock, seconds):
     pace = measured_pace(target(Slow(clock, seconds)), device=CPU, clock=clock)

@@ -79,6 +79,7 @@ def test_a_line_is_the_label_with_its_certified_radius_or_abstains(
     assert sum("radius" in line for line in lines) >= 3
 
 
+@pytest.mark.medium
 def test_at_a_radius_a_label_is_given_where_it_holds_and_after_few_samples(
     run: Path,
     digits: list[str],
@@ -105,6 +106,7 @@ def test_at_a_radius_a_label_is_given_where_it_holds_and_after_few_samples(
     assert {c.radius for c in seen} == {0.0, 0.75}
 
 
+@pytest.mark.medium
 def test_an_image_has_the_same_line_alone_or_among_others(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +115,7 @@ def test_an_image_has_the_same_line_alone_or_among_others(
     assert together == alone[::-1]
 
 
+@pytest.mark.medium
 def test_an_image_has_the_same_verdict_under_any_name(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_class_cannot_forge_a_field(run: Path) -> None:
         replace(card, classes=names)
 
 
+@pytest.mark.medium
 def test_a_model_file_predicts_as_its_run_does(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +153,7 @@ def test_a_model_file_predicts_as_its_run_does(
     assert predicted(capsys, run / "model.safetensors", digits[0]) == expected
 
 
+@pytest.mark.medium
 def test_row_by_row_the_network_sees_one_row(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str], monkeypatch
 ) -> None:
@@ -164,6 +169,7 @@ def test_row_by_row_the_network_sees_one_row(
     assert asked == [False, True]
 
 
+@pytest.mark.medium
 def test_another_seed_draws_other_noise(
     run: Path, digits: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

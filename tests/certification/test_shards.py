@@ -57,6 +57,7 @@ def test_two_processes_make_the_table_that_one_makes(here):
     assert done.stdout.count("Average certified radius") == 1
 
 
+@pytest.mark.medium
 def test_parts_by_the_runner_up_bound_are_merged_into_the_table_of_one(here):
     by = ("--bound", "runner-up")
     for out, images in (("one", "--stop 4"), ("a", "--stop 2"), ("b", "--start 2 --stop 4")):
@@ -125,6 +126,7 @@ def together(certifier: Certifier, indices: Sequence[int], threads: int) -> list
         return [one.result() for one in done]
 
 
+@pytest.mark.medium
 def test_each_takes_its_share_of_the_images_that_not_all_journals_have(here):
     """Image 0 has both certificates, image 1 the hard one alone: 1 is to be done, 0 is not."""
     Certifier((1.0,))(Path("run"), [0])
@@ -144,6 +146,7 @@ def test_each_takes_its_share_of_the_images_that_not_all_journals_have(here):
     assert not Path("run/.parts").exists()
 
 
+@pytest.mark.medium
 def test_of_hard_certificates_alone_only_their_journal_counts(here):
     Certifier((1.0,))(Path("run"), [2])
     Certifier()(Path("run"), [0])
@@ -154,6 +157,7 @@ def test_of_hard_certificates_alone_only_their_journal_counts(here):
     assert read_log(Path("run")).idx.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.medium
 def test_what_the_folder_and_parts_have_is_shared_out_to_nobody(here):
     Certifier()(Path("run"), [0])
     Certifier()(Path("run/.parts/7"), [2])
@@ -165,6 +169,7 @@ def test_what_the_folder_and_parts_have_is_shared_out_to_nobody(here):
     )
 
 
+@pytest.mark.medium
 def test_parts_of_processes_that_died_are_not_done_again(here, capsys):
     """However many there were: the images of parts 0 and 5, and those of the folder itself."""
     assert certify("whole", "--stop", "6") == 0
@@ -179,6 +184,7 @@ def test_parts_of_processes_that_died_are_not_done_again(here, capsys):
     assert not Path("torn/.parts").exists()
 
 
+@pytest.mark.medium
 def test_folders_of_the_users_own_are_left_alone(here):
     assert certify("run/parts/a", "--stop", "2") == 0
     Path("run/parts/notes.txt").write_text("mine")
@@ -187,6 +193,7 @@ def test_folders_of_the_users_own_are_left_alone(here):
     assert len(read_log(Path("run")).idx) == 1
 
 
+@pytest.mark.medium
 def test_what_the_folder_has_of_an_image_stays(here, monkeypatch):
     """A GPU may give other counts when it certifies again."""
     assert certify("run", "--stop", "2") == 0
@@ -199,6 +206,7 @@ def test_what_the_folder_has_of_an_image_stays(here, monkeypatch):
     assert Path("run/certificates.tsv").read_bytes() == before
 
 
+@pytest.mark.medium
 def test_a_report_tells_of_parts_that_are_not_in_the_table_yet(here, capsys):
     assert certify("run", "--stop", "1") == 0
     assert certify("run/.parts/1", "--start", "1", "--stop", "3") == 0
@@ -206,6 +214,7 @@ def test_a_report_tells_of_parts_that_are_not_in_the_table_yet(here, capsys):
     assert "the table of run lacks 2 certificates" in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_after_a_kill_it_is_said_where_the_certificates_are(here, capsys):
     assert certify("run/.parts/1", "--stop", "3") == 0
     capsys.readouterr()
@@ -247,6 +256,7 @@ def test_parts_that_are_being_written_are_left_alone(here, capsys):
     assert Path("run/certificates.journal").read_bytes() and not Path("run/.parts").exists()
 
 
+@pytest.mark.medium
 def test_parts_of_other_settings_are_refused_and_kept(here, capsys):
     assert certify("run", "--stop", "1") == 0
     assert certify("run/.parts/0", "--start", "1", "--stop", "2", "--seed", "5") == 0

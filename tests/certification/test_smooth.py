@@ -59,6 +59,7 @@ def test_by_the_runner_up_bound_its_answers_are_those_of_certification():
     assert answers(smooth) == certified(network(), bound="runner-up") != certified(network())
 
 
+@pytest.mark.medium
 def test_arrays_floats_and_bytes_of_an_image_have_the_same_answer():
     smooth = [answers(Smooth(network(), 3, 0.25), images) for images in
               (IMAGES, IMAGES / 255, IMAGES.numpy(), np.asarray(IMAGES / 255))]  # fmt: skip
@@ -105,6 +106,7 @@ def test_a_changed_base_classifier_is_prepared_again(change):
     assert after != before
 
 
+@pytest.mark.medium
 def test_another_base_classifier_or_precision_or_shape_has_a_copy_of_its_own():
     smooth = Smooth(network(), 3, 0.25)
     answers(smooth)
@@ -124,6 +126,7 @@ def test_the_base_classifier_is_left_alone():
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.medium
 def test_a_network_for_several_gpus_is_taken_out_of_its_wrapping():
     inner = network()
     for wrapped in (

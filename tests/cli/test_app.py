@@ -20,6 +20,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 # law
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -48,6 +49,7 @@ def test_python_m_macer_is_the_command() -> None:
     assert wrong.stderr == "macer: sigma must be > 0, got 0.0\n"
 
 
+@pytest.mark.medium
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     names = (
         "demo",
@@ -85,6 +87,7 @@ def test_a_bug_keeps_its_traceback_and_has_a_code_of_its_own(
     assert "in broken" in err and err.endswith("ZeroDivisionError: a bug\n")
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
@@ -94,6 +97,7 @@ def test_a_full_disk_is_one_line() -> None:
     assert done.stderr == "macer: cannot write: No space left on device\n"
 
 
+@pytest.mark.medium
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     command = [sys.executable, "-m", "macer", "report", LOGS[0], "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -44,6 +44,7 @@ def test_classes_of_other_names_are_refused(
     refuses(capsys, Path(), ["certify", "other.safetensors", "--out", "new", *CERTIFY], line)
 
 
+@pytest.mark.medium
 def test_certificates_of_another_sigma_say_what_the_model_was_trained_at(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_signature_binds_the_journal(signed: Path, capsys: pytest.CaptureFixtu
     assert "not of this run: hashes.journal is " in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_the_stated_command_makes_the_same_certificates(copied_run: Path) -> None:
     assert main(["report", "run", "--evidence", "evidence.json"]) == 0
     command = json.loads(Path("evidence.json").read_text())["commands"]["certify"]
@@ -90,6 +91,7 @@ def test_the_verdict_is_printed_with_a_radius(
     assert last.startswith(("run: With 95% confidence, at least ", "run: These certificates show"))
 
 
+@pytest.mark.medium
 def test_the_page_has_pictures_of_the_runs_own_images(at_desk: Path, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     assert main(["report", "run", "--html", str(page), "--data", "small"]) == 0
@@ -102,6 +104,7 @@ def test_the_page_has_pictures_of_the_runs_own_images(at_desk: Path, tmp_path: P
     assert "There are no pictures of the images here" in text
 
 
+@pytest.mark.medium
 def test_the_page_shows_an_attack_and_what_is_answered_then(at_desk: Path, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     flags = ["--radius", "0.01", "--html", str(page), "--data", "small", "--attack"]

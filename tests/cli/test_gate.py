@@ -27,6 +27,7 @@ def certified(path: Path, radius: float) -> tuple[int, int]:
 # law
 
 
+@pytest.mark.medium
 def test_the_exit_code_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     lower = float(robust_lower(*certified(Path(LOGS[0]), 0.5), 0.001, 1 - 0.95))
     for required, code, line in (
@@ -44,6 +45,7 @@ def test_the_exit_code_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None
         assert "error" not in document
 
 
+@pytest.mark.medium
 def test_one_requirement_that_fails_fails_the_gate(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -57,6 +59,7 @@ def test_one_requirement_that_fails_fails_the_gate(
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
 
 
+@pytest.mark.medium
 def test_a_higher_confidence_gives_a_lower_bound(capsys: pytest.CaptureFixture[str]) -> None:
     lower = []
     for confidence in ("0.5", "0.95", "0.999"):
@@ -118,6 +121,7 @@ def test_the_classes_of_a_run_have_their_names(
     assert not document["passed"], "six images do not show ten classes"
 
 
+@pytest.mark.medium
 def test_a_gate_does_not_import_torch() -> None:
     code = (
         "import sys; from macer.cli.app import main; main(sys.argv[1:]); "

@@ -176,6 +176,7 @@ def test_every_commands_help_names_the_flag(
         assert out.startswith(f"Usage: macer {command}") and "\n--json: " in out
 
 
+@pytest.mark.medium
 def test_figures_are_those_of_the_text(at_desk: None, capsys: pytest.CaptureFixture[str]) -> None:
     call = ("predict", "run", "0.png", "1.png", "--n", "50", *CPU)
     assert main(list(call)) == 0
@@ -297,6 +298,7 @@ def test_plain_values_have_no_nan_and_no_infinity() -> None:
 # known value
 
 
+@pytest.mark.medium
 def test_a_bug_leaves_the_process_with_70() -> None:
     code = (
         "import sys; from macer.cli import app as cli; from macer.reporting import log_table; "

@@ -31,6 +31,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # law
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("images", ["every-5th", "both"])
 def test_80_columns_hold_the_row_and_split_no_number(capsys, monkeypatch, images):
     monkeypatch.setattr(printing, "_console", lambda: Console(width=80))
@@ -45,6 +46,7 @@ def test_80_columns_hold_the_row_and_split_no_number(capsys, monkeypatch, images
     assert (f"{NAME} has no row among all images: it lacks some." in out) == (images == "both")
 
 
+@pytest.mark.medium
 def test_what_may_not_be_copied_is_said_in_one_line(capsys):
     [line] = [line for line in output(capsys, str(LOG)).splitlines() if "No paired" in line]
     assert line == (
@@ -55,6 +57,7 @@ def test_what_may_not_be_copied_is_said_in_one_line(capsys):
     assert line.startswith("No paired difference to Sun et al. and SmoothMix at σ 1, whose logs ")
 
 
+@pytest.mark.medium
 def test_csv_has_the_row_its_bound_and_its_differences(capsys):
     plain = csv.DictReader(io.StringIO(output(capsys)))
     given = csv.DictReader(io.StringIO(output(capsys, str(LOG), "--csv")))
@@ -72,6 +75,7 @@ def test_csv_has_the_row_its_bound_and_its_differences(capsys):
     assert not set(columns[-3:]) & set(plain.fieldnames or [])
 
 
+@pytest.mark.medium
 def test_json_has_the_row_and_what_the_page_says_of_logs(capsys):
     parts = parts_of("json.md")
     document = json.loads(output(capsys, str(LOG), "--json"))
@@ -83,6 +87,7 @@ def test_json_has_the_row_and_what_the_page_says_of_logs(capsys):
     assert (row["name"], row["rank"], round(row["acr"], 3)) == (NAME, 2, 0.768)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("flag", "plus"), [("--markdown", "+"), ("--latex", "+")])
 def test_markdown_and_latex_have_the_row_and_its_differences(capsys, flag, plus):
     out = output(capsys, str(LOG), flag).replace(" $\\pm$ ", " ± ").replace("\u00a0", " ")
@@ -92,6 +97,7 @@ def test_markdown_and_latex_have_the_row_and_its_differences(capsys, flag, plus)
     assert flag == "--markdown" or out.isascii() or "±" in out
 
 
+@pytest.mark.medium
 def test_the_page_has_the_row_and_its_differences(capsys, tmp_path):
     file = tmp_path / "a.html"
     output(capsys, str(LOG), "--csv", "--html", str(file))
@@ -103,6 +109,7 @@ def test_the_page_has_the_row_and_its_differences(capsys, tmp_path):
     assert "yours" not in file.read_text("utf-8")
 
 
+@pytest.mark.medium
 def test_a_name_from_outside_stays_in_its_place(capsys, tmp_path):
     odd = tmp_path / "a<b>\n|&\x1b[31m.tsv.gz"
     odd.write_bytes(LOG.read_bytes())
@@ -115,6 +122,7 @@ def test_a_name_from_outside_stays_in_its_place(capsys, tmp_path):
     assert "<b>" not in text and "\x1b" not in text and r"a&lt;b&gt;\n|&amp;\x1b[31m" in text
 
 
+@pytest.mark.medium
 def test_a_log_named_as_a_method_is_not_taken_for_it(capsys, tmp_path):
     file = tmp_path / "macer.tsv.gz"
     file.write_bytes(LOG.read_bytes())
@@ -126,6 +134,7 @@ def test_a_log_named_as_a_method_is_not_taken_for_it(capsys, tmp_path):
 # known value
 
 
+@pytest.mark.medium
 def test_below_the_tables_stands_what_yours_means(capsys):
     assert below.YOURS in output(capsys, str(LOG))
     assert "yours" not in output(capsys)

@@ -139,6 +139,7 @@ def test_flags_are_spelt_as_the_help_and_as_the_fields_are(folder: Path, flags: 
     assert (recipe["lr_schedule"], recipe["lr_decays"]) == ("cosine", [])
 
 
+@pytest.mark.medium
 def test_the_help_of_a_recipe_shows_its_own_values(capsys: pytest.CaptureFixture[str]) -> None:
     shown = {}
     for recipe in ("demo", "fast/cifar10-0.25"):

@@ -72,6 +72,7 @@ def rows_of(file):
 # law
 
 
+@pytest.mark.medium
 def test_photographs_of_any_size_are_trained_certified_verified_and_predicted(desk, capsys):
     damage(Path("photos"))
     skip = ["--skip-damaged"]
@@ -100,6 +101,7 @@ def test_photographs_of_any_size_are_trained_certified_verified_and_predicted(de
     assert capsys.readouterr().out.split("\t")[:2] == ["new.webp", "cat"]
 
 
+@pytest.mark.medium
 def test_the_files_of_image_numbers_and_those_left_out_lie_beside_the_certificates(desk, capsys):
     damage(Path("photos"))
     assert main([*FOLDER, "--out", "run", "--size", "12", "--skip-damaged"]) == 0
@@ -155,6 +157,7 @@ def test_predict_prepares_a_photograph_as_the_data_set_did(desk, capsys):
     assert one == other
 
 
+@pytest.mark.medium
 def test_duplicates_stop_train_and_certify_until_they_are_allowed(desk, capsys):
     shutil.copy("photos/train/dog/003.png", "photos/test/dog/copied.png")
     train = [*FOLDER, "--size", "12", "--out", "run"]
@@ -169,6 +172,7 @@ def test_duplicates_stop_train_and_certify_until_they_are_allowed(desk, capsys):
     assert main(["verify", "run", *PHOTOS, *CPU]) == 0
 
 
+@pytest.mark.medium
 def test_held_out_photographs_are_certified_and_verified(desk):
     assert main([*FOLDER, "--size", "12", "--out", "run", "--held-out", "3"]) == 0
     assert main(["certify", "run", *PHOTOS, "--held-out", *FEW]) == 0
@@ -176,6 +180,7 @@ def test_held_out_photographs_are_certified_and_verified(desk):
     assert main(["verify", "run/held-out", *PHOTOS, *CPU]) == 0
 
 
+@pytest.mark.medium
 def test_a_function_s_data_are_trained_certified_and_verified(desk, capsys):
     assert main([*TRAIN, "--dataset", "own_code:named", "--out", "run"]) == 0
     assert card_of("run").classes == ("red", "green", "blue")
@@ -190,6 +195,7 @@ def test_a_function_s_data_are_trained_certified_and_verified(desk, capsys):
     assert "the data set is own_code:photographs, the journal names" in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_a_stranger_admits_a_function_s_data_by_flag_or_by_name(desk, monkeypatch, capsys):
     lenet = ["train", "demo-gaussian", "--model", "resnet20", "--epochs", "1", "--batch", "4"]
     lenet += ["--k", "1", *CPU]
@@ -209,11 +215,13 @@ def test_a_stranger_admits_a_function_s_data_by_flag_or_by_name(desk, monkeypatc
     assert main([*verify, "--dataset", "own_code:photographs"]) == 0
 
 
+@pytest.mark.medium
 def test_test_images_that_lack_a_class_have_the_models_classes(desk):
     assert main([*TRAIN, "--dataset", "own_code:photographs", "--out", "run"]) == 0
     assert main(["certify", "run", "--dataset", "own_code:tests_alone", *FEW, "--out", "two"]) == 0
 
 
+@pytest.mark.medium
 def test_compare_takes_a_folder_at_a_size_and_a_function(desk, capsys):
     text = 'model = "own_code:net"\nepochs = 1\nk = 1\nbatch = 4\ndataset = "{}"\n'
     for name in ("one", "two"):
@@ -232,6 +240,7 @@ def test_a_network_is_packed_at_a_size(desk):
     assert main(["certify", "packed", *PHOTOS, "--stop", "2", *FEW]) == 0
 
 
+@pytest.mark.medium
 def test_a_page_shows_photographs_by_their_files_though_some_are_damaged_or_found_twice(desk):
     damage(Path("photos"))
     shutil.copy("photos/train/dog/003.png", "photos/test/dog/copied.png")
@@ -243,6 +252,7 @@ def test_a_page_shows_photographs_by_their_files_though_some_are_damaged_or_foun
     assert "Image 0 (test/cat/000.png), class 0 (cat): " in page and page.count("<img ") == 8
 
 
+@pytest.mark.medium
 def test_a_page_imports_no_data_set_of_a_stranger(desk, monkeypatch, capsys):
     assert main([*TRAIN, "--dataset", "own_code:named", "--out", "run"]) == 0
     assert main(["certify", "run", "--stop", "4", *FEW]) == 0

@@ -36,6 +36,7 @@ def document(capsys: pytest.CaptureFixture[str], *flags: str) -> dict:  # type: 
 # law
 
 
+@pytest.mark.medium
 def test_every_line_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--radius", "0.25", "0.5", "1.0", "1.5", "--price", "12.5", "--images", "10000"]
     lines = printed(capsys, *flags, "--train", "demo").splitlines()

@@ -37,6 +37,7 @@ def test_report_gives_the_published_acrs_in_every_form(
     assert tuple(f"{float(row['acr']):.3f}" for row in rows) == acrs
 
 
+@pytest.mark.medium
 def test_report_writes_pictures_and_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_backend_of_a_notebook_does_not_matter(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.medium
 def test_the_page_of_a_run_has_the_sha256_of_its_weights(at_desk: Path, tmp_path: Path) -> None:
     """By its manifest and by its journal."""
     page = tmp_path / "a.html"
@@ -64,6 +66,7 @@ def test_the_page_of_a_run_has_the_sha256_of_its_weights(at_desk: Path, tmp_path
     assert page.read_text("utf-8").count(sha256_of_file(Path("run/model.safetensors"))) == 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("form", ["--csv", "--latex", "--markdown"])
 def test_a_form_stands_alone_on_standard_output(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

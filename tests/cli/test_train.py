@@ -29,6 +29,7 @@ def test_a_trained_run_is_ready_to_certify(
     assert (copied_run / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.medium
 def test_a_run_is_continued_by_its_folder_alone(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,6 +47,7 @@ def test_a_run_is_continued_by_its_folder_alone(
     refuses(capsys, Path(), other, "k must be 1 to resume run, got 2\n")
 
 
+@pytest.mark.medium
 def test_a_run_is_named_after_its_recipe(
     copied_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

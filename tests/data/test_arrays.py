@@ -73,6 +73,7 @@ def test_every_form_of_the_same_images_is_the_same_split(form):
     assert np.array_equal(images, IMAGES) and np.array_equal(labels, LABELS)
 
 
+@pytest.mark.medium
 def test_every_form_of_the_same_images_trains_the_same_weights(tmp_path):
     recipe = tiny_recipe(epochs=1, normalise=True)
     forms = ("uint8", "float32", "float64", "tensors of floats", "lists", "a TensorDataset")

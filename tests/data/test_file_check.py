@@ -68,6 +68,7 @@ def test_a_folder_without_damage_is_the_same_with_and_without_the_flag(tmp_path)
     refuse_damaged(one.images)
 
 
+@pytest.mark.medium
 def test_the_command_trains_without_them_and_lists_them(odd, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ["--model", "tiny_models:tiny", "--batch", "4", "--epochs", "1", "--device", "cpu"]

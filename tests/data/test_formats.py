@@ -81,6 +81,7 @@ def test_cifar10_python_version_reads_what_python_2_wrote(tmp_path):
     assert same(load("cifar10", "test", tmp_path), data)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_cifar10_python_version_reads_what_python_3_writes(tmp_path, protocol, order):

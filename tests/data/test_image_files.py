@@ -264,6 +264,7 @@ def test_a_photograph_of_any_size_is_predicted_by_its_middle(tmp_path, monkeypat
     assert "radius" in line
 
 
+@pytest.mark.medium
 def test_a_model_is_trained_from_files_by_the_command(imagenet, nets):
     few = ["--model", "photo_nets:net", "--batch", "4", "--epochs", "1", "--held-out", "3"]
     arguments = ["paper/imagenet-0.25", *few, "--data", str(imagenet), "--out", "run"]
@@ -330,6 +331,7 @@ def test_images_that_are_not_in_folders_of_their_classes_are_refused(imagenet):
     assert len(load("imagenet", "train", imagenet).images) == 12
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [(60_000, 1), (1, 9_000_000), (10**6, 2)])
 def test_an_image_too_narrow_to_be_resized_is_refused(tmp_path, size):
     file = tmp_path / "line.png"

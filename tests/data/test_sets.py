@@ -80,6 +80,7 @@ def test_downloads_land_where_the_reader_looks_first(name, tmp_path):
     assert found == files
 
 
+@pytest.mark.medium
 def test_importing_the_module_does_not_import_torch():
     program = "import sys, macer.data.sets; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

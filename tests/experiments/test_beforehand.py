@@ -38,6 +38,7 @@ def compared(out: Path, *, n: int = 50, seeds: int = 1, **recipes: TrainRecipe) 
 # law
 
 
+@pytest.mark.medium
 @on_tiny_data
 def test_what_is_left_is_told_before_the_first_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -17,6 +17,7 @@ SIZES = {"images": 1, "n": 50, "device": torch.device("cpu")}
 LINE = r"{}: plain [\d,]+ samples/s, ours [\d,]+ samples/s, ratio \d+\.\d\d"
 
 
+@pytest.mark.medium
 def test_the_benchmark_says_where_it_runs_then_compares_certification(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

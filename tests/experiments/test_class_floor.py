@@ -68,6 +68,7 @@ def test_no_class_is_below_the_floor_and_no_offset_could_be_smaller(
         assert class_accuracies(logits, labels, less)[c] < floor  # type: ignore[operator]
 
 
+@pytest.mark.medium
 def test_every_other_solution_is_above_it() -> None:
     logits, labels = problem(1)
     least = least_offsets(logits, labels, 0.4, CLASSES)

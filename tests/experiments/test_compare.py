@@ -130,6 +130,7 @@ def test_passes_are_those_of_all_epochs(tmp_path):
 # the whole
 
 
+@pytest.mark.medium
 def test_recipes_are_trained_and_certified_with_each_seed(tmp_path, tiny_data):
     recipes = {"plain": tiny_recipe(loss="gaussian", k=1), "macer": tiny_recipe()}
     entries = compared(tmp_path, recipes)
@@ -144,6 +145,7 @@ def test_recipes_are_trained_and_certified_with_each_seed(tmp_path, tiny_data):
     assert all(one.seconds > 0 for one in entries)
 
 
+@pytest.mark.medium
 def test_what_is_finished_is_not_done_again_and_the_table_stays(tmp_path, tiny_data, monkeypatch):
     recipes = {"plain": tiny_recipe(loss="gaussian", k=1), "macer": tiny_recipe()}
     rows = cells(compared(tmp_path, recipes))[1]
@@ -163,6 +165,7 @@ def test_what_is_finished_is_not_done_again_and_the_table_stays(tmp_path, tiny_d
     assert [p.read_bytes() for p in sorted(tmp_path.rglob("model.safetensors"))] == weights
 
 
+@pytest.mark.medium
 def test_settings_are_chosen_by_held_out_images(tmp_path, tiny_data):
     """By the last ones, which no training has seen, however many it held out by itself."""
     recipes = {"plain": tiny_recipe(loss="gaussian", k=1), "macer": tiny_recipe(held_out=30)}
@@ -182,6 +185,7 @@ def test_settings_are_chosen_by_held_out_images(tmp_path, tiny_data):
     assert [log.idx.tolist() for log in fewer[1].logs] == [[56, 60]] * 2
 
 
+@pytest.mark.medium
 def test_a_teacher_from_elsewhere_must_have_held_the_images_out(tmp_path, tiny_data):
     for name, held_out in (("all", 0), ("few", 20)):
         recipe = tiny_recipe(loss="gaussian", k=1, held_out=held_out)
@@ -195,6 +199,7 @@ def test_a_teacher_from_elsewhere_must_have_held_the_images_out(tmp_path, tiny_d
     compared(tmp_path / "other", {"student": student}, seeds=1, held_out=20)
 
 
+@pytest.mark.medium
 def test_an_unfinished_comparison_goes_on(tmp_path, tiny_data):
     recipes = {"plain": tiny_recipe(loss="gaussian", k=1)}
     compared(tmp_path, recipes, seeds=1)
@@ -202,6 +207,7 @@ def test_an_unfinished_comparison_goes_on(tmp_path, tiny_data):
     assert [len(one.logs) for one in more] == [2, 2]
 
 
+@pytest.mark.medium
 def test_a_teacher_of_the_comparison_is_its_run_of_the_same_seed(tmp_path, tiny_data):
     student = tiny_recipe(loss="catrs", teacher="runs/plain", steps=1, epsilon=0.1)
     entries = compared(tmp_path, {"student": student, "plain": tiny_recipe(loss="gaussian", k=1)})
@@ -240,6 +246,7 @@ def test_of_certificates_that_were_made_before_only_those_asked_for_count(tmp_pa
         assert certified(run, "tiny", exam, CPU).idx.tolist() == idx
 
 
+@pytest.mark.medium
 def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for loss in ("gaussian", "consistency"):
@@ -260,6 +267,7 @@ def test_the_command_prints_the_table_with_its_images_n_and_alpha(tmp_path, monk
     assert Path("all/consistency/seed-1/certificates.tsv").is_file()
 
 
+@pytest.mark.medium
 def test_the_command_takes_a_share_of_the_epochs_or_as_many_copies(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("own.toml").write_text(
@@ -285,6 +293,7 @@ def test_the_command_takes_a_share_of_the_epochs_or_as_many_copies(tmp_path, mon
     assert not Path("c").exists()
 
 
+@pytest.mark.medium
 def test_a_score_gives_the_same_table_for_less_work(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("plain.toml").write_text(

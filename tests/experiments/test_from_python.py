@@ -91,6 +91,7 @@ def test_certifying_continues_where_it_stopped(run, test_data, tmp_path):
     assert len(first) == 2 and both.records[:2] == first.records and len(both) == 4
 
 
+@pytest.mark.medium
 def test_a_report_has_tables_a_figure_and_a_page(certified, run, test_data, tmp_path):
     other = run.certify(test_data, stop=8, out=tmp_path / "other", seed=1, **FEW)
     made = report([run, other])

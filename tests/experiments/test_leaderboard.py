@@ -42,6 +42,7 @@ def test_a_method_without_its_log_has_no_stored_figures_elsewhere():
     assert not {("sun", 0.25), ("sun", 0.5), ("sun", 1.0), ("smoothmix", 1.0)} & methods
 
 
+@pytest.mark.medium
 def test_logs_of_a_folder_without_a_licence_stay_apart(tmp_path, monkeypatch, macer):
     """MACER's log, halved, in place of the log of Sun et al."""
     entries = {entry.key: entry for entry in leaderboard.entries()}

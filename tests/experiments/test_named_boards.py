@@ -50,6 +50,7 @@ def without(*names: str) -> Edit:
 # reference: figures are those of `macer report` of the same logs
 
 
+@pytest.mark.medium
 def test_figures_and_the_difference_to_macers_log_are_those_of_a_report():
     table = log_table([MACER, TWICE], Selection(skip=5)).table
     [row], told = yours(TWICE), table.rows[1]
@@ -57,6 +58,7 @@ def test_figures_and_the_difference_to_macers_log_are_those_of_a_report():
     assert row.to_reference == told.difference and row.to_reference.images == 2000
 
 
+@pytest.mark.medium
 def test_every_method_whose_log_comes_with_macer_is_compared_image_by_image():
     _, [named] = named_boards([TWICE], None, "every-5th")
     entries = {row.method: row for row in board(0.5, "every-5th").rows}
@@ -74,6 +76,7 @@ def test_every_method_whose_log_comes_with_macer_is_compared_image_by_image():
 # law
 
 
+@pytest.mark.medium
 def test_the_other_rows_stay_as_they_are_but_for_their_ranks():
     [one], _ = named_boards([TWICE, SHORT], None, "every-5th")
     field = [row for row in one.rows if not row.yours]
@@ -87,6 +90,7 @@ def test_the_other_rows_stay_as_they_are_but_for_their_ranks():
     assert [row.rank for row in one.rows] == [1 + sum(b > a for b in acrs) for a in acrs]
 
 
+@pytest.mark.medium
 def test_a_row_is_marked_as_the_users_and_not_as_ours():
     [row] = yours(TWICE)
     assert (row.league, row.load, row.paper, row.licence) == ("yours", None, None, None)
@@ -95,6 +99,7 @@ def test_a_row_is_marked_as_the_users_and_not_as_ours():
     assert not any(row.yours for one in boards() for row in one.rows)
 
 
+@pytest.mark.medium
 def test_a_log_beside_itself_shares_its_rank_and_differs_by_nothing():
     [row] = yours(Path("zoo:cifar10-0.50-record"))
     assert (row.rank, row.network) == (1, "wide14")
@@ -102,6 +107,7 @@ def test_a_log_beside_itself_shares_its_rank_and_differs_by_nothing():
     assert tuple(named.to("record")) == (0.0, 0.0, 2000)
 
 
+@pytest.mark.medium
 def test_boards_are_those_of_the_sigma_of_the_logs(tmp_path):
     quarter = RESULTS / "cifar10-0.25-fast.tsv.gz"
     found, named = named_boards([TWICE, quarter], None, "both")
@@ -111,6 +117,7 @@ def test_boards_are_those_of_the_sigma_of_the_logs(tmp_path):
     assert [(one.sigma, one.images) for one in named] == [(0.25, "every-5th"), (0.5, "every-5th")]
 
 
+@pytest.mark.medium
 def test_a_log_of_all_images_stands_on_both_boards_of_the_sigma_that_is_given():
     found, named = named_boards([MACER], 0.5, "both")
     ranks = [next(row for row in one.rows if row.yours).rank for one in found]
@@ -118,6 +125,7 @@ def test_a_log_of_all_images_stands_on_both_boards_of_the_sigma_that_is_given():
     assert named[0].unrecorded == ("sigma", "n0", "n", "alpha", "bound")
 
 
+@pytest.mark.medium
 def test_a_log_by_the_runner_ups_bound_stands_by_the_bound_of_the_board(tmp_path):
     """The board's certificates follow from its counts; its own ACR stands in the note."""
     other = by_bound(TWICE)
@@ -141,6 +149,7 @@ def test_a_log_by_the_runner_ups_bound_stands_by_the_bound_of_the_board(tmp_path
     )
 
 
+@pytest.mark.medium
 def test_a_log_without_counts_has_no_second_reading(tmp_path):
     [row] = yours(changed(tmp_path, without("counts", "bound")), sigma=0.5)
     assert row.runner_up is None
@@ -150,6 +159,7 @@ def test_a_log_without_counts_has_no_second_reading(tmp_path):
 # known value: docs/log/record.md has these
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("file", "rank", "acr", "error", "to_macer", "accuracies"),
     [
@@ -169,6 +179,7 @@ def test_rows_of_known_logs(file, rank, acr, error, to_macer, accuracies):
     assert row.note == "certified by clopper-pearson."
 
 
+@pytest.mark.medium
 def test_the_second_reading_is_that_of_the_same_counts():
     [row] = yours(TWICE)
     assert row.runner_up.acr == average_certified_radius(by_bound(TWICE))
@@ -177,6 +188,7 @@ def test_the_second_reading_is_that_of_the_same_counts():
 # refusal
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("edit", "line"),
     [
@@ -212,6 +224,7 @@ def test_a_log_that_cannot_stand_on_the_board_is_refused(tmp_path, edit, line):
     assert WHAT_TO_CERTIFY in str(refused.value) or line.startswith(("sigma", "counts"))
 
 
+@pytest.mark.medium
 def test_the_runner_ups_bound_without_counts_is_refused(tmp_path):
     def edit(row: dict[str, str]) -> None:
         row["bound"] = "runner-up"
@@ -228,6 +241,7 @@ def test_another_data_set_is_refused():
         yours(Path("zoo:mnist-0.50"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("paths", "sigma", "images", "line"),
     [
@@ -242,6 +256,7 @@ def test_logs_that_do_not_fit_the_call_are_refused(paths, sigma, images, line):
         named_boards(paths, sigma, images)
 
 
+@pytest.mark.medium
 def test_table_is_read_from_a_folder_too(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -26,6 +26,7 @@ def row_of(name: str, item: str) -> Reproduction:
 # law
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [name for name in item_names() if read_item(name).rows])
 def test_every_row_of_every_item_says_why_it_was_not_trained_as_the_paper_has_it(name):
     item = read_item(name)
@@ -49,6 +50,7 @@ def test_every_log_is_there_and_stands_beside_a_row_of_its_own_sigma():
             )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_model_of_ours_that_was_trained_otherwise_says_so_in_its_row():
     for source in sources():
         for item in map(read_item, source.items or ("table-1", "table-6")):
@@ -56,6 +58,7 @@ def test_a_model_of_ours_that_was_trained_otherwise_says_so_in_its_row():
                 assert one.differs and one.about
 
 
+@pytest.mark.medium
 def test_an_acr_is_that_of_its_file_on_the_images_that_stand_beside_it():
     [gaussian] = row_of("Cohen-0.50", "table-6").shipped
     whole = read_log(results_folder() / "mnist-0.50-gaussian.tsv.gz")

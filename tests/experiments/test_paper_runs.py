@@ -82,6 +82,7 @@ def with_logs(folder: Path) -> Path:
 # law
 
 
+@pytest.mark.medium
 def test_each_row_is_trained_and_certified_once(tmp_path, tiny_data):
     item = tiny_item(soft_betas=(1.0, 4.0))
     item = replace(item, rows=(*item.rows, replace(item.rows[0], name="again")))
@@ -99,6 +100,7 @@ def test_each_row_is_trained_and_certified_once(tmp_path, tiny_data):
     assert Run(tmp_path / "paper-mnist-0.25-k-2-lam-0").read_recipe() == other.row.train_recipe()
 
 
+@pytest.mark.medium
 def test_what_is_left_and_how_long_it_takes_is_told_before_it_is_begun(tmp_path, tiny_data, capsys):
     reproduced(tiny_item(), tmp_path)
     told = capsys.readouterr().err.splitlines()
@@ -147,6 +149,7 @@ def test_another_network_says_so_and_is_kept(tmp_path, tiny_data):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.medium
 def test_models_are_counted_without_reading_what_comes_with_macer(tmp_path, monkeypatch):
     folder = with_logs(tmp_path)
     monkeypatch.setattr(paper_logs, "_read", None)
@@ -158,6 +161,7 @@ def test_models_are_counted_without_reading_what_comes_with_macer(tmp_path, monk
         assert told == (len(models), certified, sum(bool(model.shipped) for model in models))
 
 
+@pytest.mark.medium
 def test_certificates_alone_count_and_are_left_alone(tmp_path, tiny_data):
     folder = with_logs(tmp_path)
     item = only(read_item("table-1"), "paper-cifar10-0.")
@@ -194,6 +198,7 @@ def test_the_table_has_the_authors_certificates_below_what_they_published(tmp_pa
     assert here[-1] == "0.555 ± 0.017"
 
 
+@pytest.mark.medium
 def test_rows_of_different_images_or_n_say_which_they_have():
     item = tiny_item()
     logs = [replace(select(published_logs()[0], Selection(0, 20)), n=n) for n in (500, 2000)]
@@ -204,6 +209,7 @@ def test_rows_of_different_images_or_n_say_which_they_have():
     assert told[3].startswith("paper-mnist-0.25-k-2-lam-0: images 0…19 (20) · n = 2,000")
 
 
+@pytest.mark.medium
 def test_times_are_those_of_the_run(tmp_path):
     row = replace(tiny_item().rows[0], epoch_seconds=504.0, epochs=440, hours=61.6)
     item = replace(tiny_item(shows="time"), rows=(row,))
@@ -240,6 +246,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list:
     return drawn
 
 
+@pytest.mark.medium
 def test_a_figure_has_the_papers_points_and_our_steps_in_its_panels(tmp_path, figures):
     item = read_item("figure-1")
     paper_figures.plot(item, find(item, with_logs(tmp_path)), tmp_path / "a.png")
@@ -271,6 +278,7 @@ def soft(name: str, log: CertificateLog) -> CertificateLog:
     return replace(log, name=name, radius=log.radius * 0.9)
 
 
+@pytest.mark.medium
 def test_hard_and_soft_certificates_of_a_model_share_a_panel(figures):
     item = read_item("figure-4")
     log = published_logs()[0]
@@ -314,6 +322,7 @@ def test_the_command_lists_prints_and_draws(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.medium
 def test_the_list_is_printed_in_every_form(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["paper", "--markdown"]) == 0
@@ -368,6 +377,7 @@ def test_a_run_of_another_length_is_refused_before_any_is_trained(tmp_path, tiny
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.medium
 def test_a_damaged_manifest_is_a_remark_of_its_row(tmp_path, tiny_data):
     item = tiny_item()
     reproduced(item, tmp_path)

@@ -19,6 +19,7 @@ from macer.kernels.layers import (
 from macer.models.build import build_model
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "norms", "narrow", "stems"),
     [

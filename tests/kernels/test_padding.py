@@ -92,6 +92,7 @@ def test_batch_norm_is_folded_before_channels_are_added():
         torch.testing.assert_close(wide(images), model.eval()(images), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["resnet20", "resnet18"])
 def test_a_network_whose_channels_need_no_padding_is_left_alone(name):
     model = for_inference(

@@ -83,6 +83,7 @@ def with_counts(record: Record, votes, drawn: int) -> Record:
 # law
 
 
+@pytest.mark.medium
 def test_certificates_made_in_time_are_verified_by_the_samples_that_each_rests_on(desk, capsys):
     drawn = {record.certificate.drawn for record in contents("in-time").records.values()}
     assert drawn and all(200 <= one < N for one in drawn)
@@ -90,6 +91,7 @@ def test_certificates_made_in_time_are_verified_by_the_samples_that_each_rests_o
     assert "6 images sampled again: equal counts" in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_seconds_are_no_part_of_the_header_and_the_journal_goes_on_without_them(desk):
     assert "seconds" not in contents("in-time").header.to_json()
     before = dict(contents("in-time").records)
@@ -112,6 +114,7 @@ def test_each_image_has_its_own_time(desk, monkeypatch):
     assert blocks == [(1, 3.0)] * 4
 
 
+@pytest.mark.medium
 def test_parts_made_in_time_merge_report_and_withstand_an_attack(desk, capsys):
     assert main([*IN_TIME, "--start", "6", "--stop", "9", "--out", "more"]) == 0
     assert main(["merge", "in-time", "more", "--out", "all"]) == 0
@@ -221,6 +224,7 @@ def interrupting(monkeypatch, look: int) -> None:
 PREDICT = ["predict", "zoo:mnist-0.50", "digit.png", "--device", "cpu", "--n", "2000"]
 
 
+@pytest.mark.medium
 def test_ctrl_c_prints_the_certificate_so_far(desk, capsys, monkeypatch):
     interrupting(monkeypatch, look=2)
     assert main([*PREDICT, "--seconds", "100"]) == 130
@@ -240,6 +244,7 @@ def test_ctrl_c_before_the_first_look_prints_nothing(desk, capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.medium
 def test_predict_shows_the_label_once_it_is_decided_and_then_the_largest_radius(desk, capsys):
     assert main([*PREDICT, "--bound", "anytime"]) == 0
     out, err = capsys.readouterr()
@@ -248,6 +253,7 @@ def test_predict_shows_the_label_once_it_is_decided_and_then_the_largest_radius(
     assert out == "digit.png\t7\tradius 1.3345\n"
 
 
+@pytest.mark.medium
 def test_seconds_end_a_prediction(desk, capsys):
     assert main([*PREDICT[:-1], str(10**9), "--seconds", "0.5", "--json"]) == 0
     [one] = json.loads(capsys.readouterr().out)["predictions"]

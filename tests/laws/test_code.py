@@ -172,6 +172,7 @@ def of_a_strangers_loss(run: Path) -> None:
     change_manifest(run, recipe=recipe | {"loss": {"name": "trap:loss"}})
 
 
+@pytest.mark.medium
 def test_a_strangers_run_that_is_continued_by_another_loss_runs_no_code(strangers, capsys):
     quick = ["--batch", "5000", "--epochs", "1", "--k", "1", "--model", "tiny_models:tiny"]
     arguments = ["train", "demo", "--dataset", "mnist-sample", *quick, "--out", "trained", *CPU]
@@ -184,6 +185,7 @@ def test_a_strangers_run_that_is_continued_by_another_loss_runs_no_code(stranger
     assert not Path("imported").exists()
 
 
+@pytest.mark.medium
 def test_a_strangers_run_among_those_of_the_paper_runs_no_code(strangers, capsys):
     recipe = named_recipe("paper/cifar10-0.25")
     run = begin_run(Path("runs/paper-cifar10-0.25"), recipe, "data", resume=False)
@@ -215,6 +217,7 @@ def test_a_recipe_read_in_python_names_no_code_either(strangers, field):
     assert not Path("imported").exists()
 
 
+@pytest.mark.medium
 def test_what_a_user_types_in_the_place_of_a_files_code_counts(strangers):
     assert main([*commands(".")["train a model"], "--model", "tiny_models:tiny"]) == 0
     shutil.rmtree("new")
@@ -237,6 +240,7 @@ def test_a_run_of_ones_own_needs_no_flag_in_any_folder(desk, way):
     assert (desk / "imported").exists()
 
 
+@pytest.mark.medium
 def test_a_run_in_training_is_made_resumed_and_used_by_its_owner(desk, monkeypatch, capsys):
     monkeypatch.chdir(desk)
     arguments = ["train", "model.toml", "--loss", "trap:loss", "--out", "trained", *CPU]
@@ -254,6 +258,7 @@ def test_a_run_in_training_is_made_resumed_and_used_by_its_owner(desk, monkeypat
         shutil.rmtree(desk / "trained", ignore_errors=True)
 
 
+@pytest.mark.medium
 def test_a_comparison_by_code_of_ones_own_goes_on(strangers):
     arguments = [*commands(".")["compare losses"], "--code", "trap"]
     assert main(arguments) == 0

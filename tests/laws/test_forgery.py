@@ -293,6 +293,7 @@ def test_a_record_of_a_journal_with_another_header_is_found(desk):
         desk.audit()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", RESAMPLED)
 def test_counts_that_no_arithmetic_contradicts_are_found_by_drawing_again(desk, way):
     draw, lines = random.Random(way), desk.lines()

@@ -67,6 +67,7 @@ def reads(calls: list[Call], model: Path) -> int:
     )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_model_is_read_built_and_prepared_once(here: Path, command: str):
     shutil.rmtree("new", ignore_errors=True)
@@ -79,6 +80,7 @@ def test_a_model_is_read_built_and_prepared_once(here: Path, command: str):
     assert reads(calls, here) == 1
 
 
+@pytest.mark.medium
 def test_certificates_below_a_run_are_told_by_a_second_hash_whose_they_are(here: Path):
     """In RUN/held-out there is no model: the run above is asked whether its weights are theirs."""
     shutil.copytree("run", "run/held-out", ignore=shutil.ignore_patterns("model*", "held-out"))

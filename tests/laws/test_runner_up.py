@@ -121,6 +121,7 @@ def many_classes(classes, n, alpha):
     yield np.r_[1 - p_b, p_b, np.zeros(classes - 2)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("classes", "n", "draws"), [(10, 1000, 40_000), (1000, 2000, 2000)])
 @pytest.mark.parametrize("alpha", [0.2, 0.05])
 def test_with_many_classes_both_bounds_hold_as_often_as_they_must(classes, n, draws, alpha):

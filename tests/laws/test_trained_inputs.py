@@ -56,6 +56,7 @@ def distances(run: TrainedRun, rows: Inputs) -> np.ndarray:
 # law
 
 
+@pytest.mark.medium
 def test_a_tables_certificates_exceed_their_distances_at_most_at_rate_alpha(
     run: TrainedRun, tmp_path: Path
 ):
@@ -73,6 +74,7 @@ def test_a_tables_certificates_exceed_their_distances_at_most_at_rate_alpha(
     assert np.median(distance[near] - radii[near]) < 0.1
 
 
+@pytest.mark.medium
 def test_a_table_is_learnt_and_its_certificates_count(run: TrainedRun, tmp_path: Path):
     certified = run.certify(out=tmp_path, n=1000)
     assert certified.accuracy() > 0.93  # two Gaussians at distance 4: Φ(2) = 0.977
@@ -93,6 +95,7 @@ def test_the_run_says_what_its_inputs_are(run: TrainedRun, tmp_path: Path):
     assert [record.certificate for record in mine] == theirs
 
 
+@pytest.mark.medium
 def test_series_are_trained_by_a_convolution_and_certified(tmp_path: Path):
     made = train(
         SERIES, pitches(400, seed=0), CLASSES, tmp_path / "run", value_range=(-1, 1),
@@ -105,6 +108,7 @@ def test_series_are_trained_by_a_convolution_and_certified(tmp_path: Path):
     assert (header.value_range, header.exact) == ([-1.0, 1.0], False)
 
 
+@pytest.mark.medium
 def test_a_killed_training_of_series_ends_in_the_same_weights(tmp_path: Path):
     data, settings = pitches(160, seed=0), {"value_range": (-1, 1), "checkpoint_seconds": 0.0}
     whole = train(SERIES, data, CLASSES, tmp_path / "whole", **settings)

@@ -105,6 +105,7 @@ WORKS = {
 HANDED_DOWN = {"<genexpr>", "<lambda>", "forward", "__torch_function__"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("work", WORKS)
 def test_a_piece_of_work_is_followed_through_few_files(run: Path, work: str):
     """Certifying an image and a training step are short walks; the whole command is four of them.
@@ -118,6 +119,7 @@ def test_a_piece_of_work_is_followed_through_few_files(run: Path, work: str):
     assert len(files) <= most, files
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("work", WORKS)
 def test_no_two_packages_call_back_and_forth(run: Path, work: str):
     """If one package calls another, that one does not call it, but for what was handed down."""

@@ -131,6 +131,7 @@ def test_loss_and_gradient_are_finite_on_extreme_logits(extreme, dtype, k, gamma
     assert loss.isfinite() and logits.grad.isfinite().all()
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=12, max_size=12), st.floats(2, 16))
 def test_loss_and_gradient_are_finite_on_any_logits(values, gamma):

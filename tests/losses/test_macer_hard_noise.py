@@ -98,6 +98,7 @@ def test_the_teacher_has_no_gradient_and_is_left_alone():
     assert all(torch.equal(t, state[name]) for name, t in batch.teacher.state_dict().items())
 
 
+@pytest.mark.medium
 def test_a_network_learns_what_its_teacher_says_and_not_the_labels():
     """A teacher that is sure of class 0, and no other term."""
     nothing = {"lam": 0.0, "consistency": 0.0, "eta": 0.0, "step_size": 0.0}

@@ -31,6 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.medium
 def test_the_pages_commands_train_and_certify(
     desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,7 @@ def test_losses_and_gradients_are_finite_on_extreme_logits(extreme, other, m, sh
     assert logits.grad.isfinite().all() and mixed.grad.isfinite().all()
 
 
+@pytest.mark.medium
 def test_it_never_looks_at_a_value():
     losses = losses_of(without_values(batch_of(mix_recipe())))
     losses.mean().backward()

@@ -115,6 +115,7 @@ def test_the_classifier_stays_and_the_denoiser_helps(classifier: Path, denoised:
     assert accuracies[1] >= accuracies[0] - 0.02
 
 
+@pytest.mark.medium
 def test_what_is_certified_is_the_classifier_of_the_denoised_image(denoised: Path) -> None:
     target, card = trained_target(str(denoised))
     assert (card.architecture, card.denoiser) == (NETWORK, "dncnn-small")

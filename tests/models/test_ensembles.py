@@ -117,6 +117,7 @@ def test_what_is_certified_is_the_mean(tmp_path: Path, members: list[str]) -> No
     assert certify(target.model, images(), **settings) == certify(both, images(), **settings)
 
 
+@pytest.mark.medium
 def test_a_run_of_several_models_is_taken_by_every_command_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +192,7 @@ def test_each_member_is_prepared_as_it_is_alone(precision: str) -> None:
         assert torch.equal(whole(x), mean_logits([network(x) for network in alone]))
 
 
+@pytest.mark.medium
 def test_on_a_gpu_each_member_is_fused_and_padded_as_it_is_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -71,6 +71,7 @@ def test_the_kind_of_a_file_is_in_its_content(tmp_path: Path) -> None:
         assert graph_kind(tmp_path / name) is None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("form", ["net.onnx", "net.pt"])
 def test_a_packed_file_is_certified_and_verified_as_the_file_is(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def norms(model: nn.Module) -> int:
     return sum(isinstance(layer, nn.BatchNorm2d) for layer in model.modules())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("resnet18", (3, 32, 32))],

@@ -107,6 +107,7 @@ def test_lenet_is_relu_then_pool_with_its_gradients() -> None:
         torch.testing.assert_close(parameter.grad, weights[key].grad)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "blocks", "convs"),
     [
@@ -153,6 +154,7 @@ def test_small12_is_at_least_eight_times_cheaper_than_wide14() -> None:
     assert products("wide14") > 8.9 * products("small12")
 
 
+@pytest.mark.medium
 @every_model
 def test_a_model_is_normalisation_then_network(name: str) -> None:
     model, x = built(name), images(name, 2)

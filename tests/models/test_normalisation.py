@@ -106,6 +106,7 @@ def test_with_the_right_normalisation_certificates_are_those_of_the_model() -> N
     assert certify(target.model, x, **settings) == certify(model, x, **settings)
 
 
+@pytest.mark.medium
 def test_the_normalisation_matters() -> None:
     written(Standardise(*CIFAR10))
     x = torch.from_numpy(PIXELS) / 255
@@ -203,6 +204,7 @@ def grey(first: nn.Module) -> nn.Sequential:
     return model.eval()
 
 
+@pytest.mark.medium
 def test_a_file_is_certified_and_verified_as_the_model_it_came_from() -> None:
     model = grey(Standardise((0.1,), (0.3,)))
     named = ["lenet", "--weights", "w.pth", "--normalise", "0.1/0.3"]
@@ -234,6 +236,7 @@ def test_a_users_function_takes_its_file() -> None:
         assert [records[i].certificate for i in range(4)] == expected
 
 
+@pytest.mark.medium
 def test_another_normalisation_does_not_continue_or_verify_certificates(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -253,6 +256,7 @@ def test_another_normalisation_does_not_continue_or_verify_certificates(
     )
 
 
+@pytest.mark.medium
 def test_a_folder_of_a_networks_name_does_not_hide_it() -> None:
     grey(nn.Identity())
     Path("lenet").mkdir()

@@ -36,6 +36,7 @@ class Scaled(nn.Module):
 # law
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("lenet", (1, 28, 28)), ("small12", (3, 32, 32)), ("wide14", (3, 32, 32)),

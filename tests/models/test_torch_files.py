@@ -126,6 +126,7 @@ def test_a_storage_of_another_size_than_its_bytes_is_refused(elements, tmp_path,
         read_weights(FILE)
 
 
+@pytest.mark.medium
 def test_a_pickle_of_too_many_instructions_is_refused():
     with pytest.raises(ValueError, match="instructions"):
         read_pickle(io.BytesIO(b"\x80\x02" + b"N0" * 2**20 + b"N."), admitted=())

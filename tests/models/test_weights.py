@@ -134,6 +134,7 @@ def test_a_file_gives_the_logits_of_the_network_it_came_from(
     assert place.may_lack_normalisation == (write in BEHIND)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "shapes", "num_classes", "images"),
     [
@@ -395,6 +396,7 @@ def changed(**changes: Tensor | None) -> dict[str, Tensor]:
 FIT = "w.pth must hold the weights of resnet20: it "
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("saved", "line"),
     [
@@ -436,6 +438,7 @@ def test_weights_of_another_network_are_refused(
     refused(path, FIT + line)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("saved", "known"),
     [

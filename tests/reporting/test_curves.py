@@ -43,6 +43,7 @@ def test_a_legend_tells_which_log_differs_and_has_no_hidden_characters() -> None
     assert second.startswith("random1: ACR 0.1") and second.endswith(", 0…199 (200)")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("suffix", "magic"),
     [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG"), (".svg", b"<?xml")],
@@ -118,11 +119,13 @@ def test_labels_stand_in_the_legend_in_place_of_names(
         plot([random_log(0), random_log(1)], tmp_path / "a.svg", labels=["ours"])
 
 
+@pytest.mark.medium
 def test_a_log_without_any_certificate_can_be_drawn(tmp_path: Path) -> None:
     plot([log_of([1, -1], [0.5, 0.0])], tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+@pytest.mark.medium
 def test_importing_the_report_loads_neither_torch_nor_matplotlib() -> None:
     heavy = "{'torch', 'matplotlib', 'jinja2', 'rich'} & set(sys.modules)"
     modules = ", ".join(

@@ -63,6 +63,7 @@ def test_the_evidence_of_a_run_is_of_it(run: Path, images: Selection, radius: fl
     check_evidence(evidence_of(run, images, radius), run)
 
 
+@pytest.mark.medium
 def test_every_entry_that_is_changed_is_found(run: Path) -> None:
     document = evidence_of(run)
     ways = [way for way in leaves(document) if way[0] not in ("macer", "run", "clauses", "limits")]

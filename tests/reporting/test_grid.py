@@ -39,6 +39,7 @@ def _header(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["name", *(f"column {i}" for i in range(1, len(rows[0])))]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rows", [ZOO, PAPER])
 def test_at_every_width_each_cell_stands_on_one_line(rows: list[list[str]]) -> None:
     for width in WIDTHS:
@@ -49,6 +50,7 @@ def test_at_every_width_each_cell_stands_on_one_line(rows: list[list[str]]) -> N
                 assert any(f" {cell} " in line for line in lines), (width, cell)
 
 
+@pytest.mark.medium
 def test_at_every_width_no_number_of_any_cell_is_split() -> None:
     draw = random.Random(0)
     for width in WIDTHS:
@@ -70,6 +72,7 @@ def _random_row(draw: random.Random) -> list[str]:
     return [f"run-{name}", *figures, prose, f"{draw.randint(0, 10**9):,}", "1e-05"]
 
 
+@pytest.mark.medium
 def test_at_every_width_a_report_has_all_its_figures() -> None:
     logs = [replace(log, n=100_000, alpha=0.001) for log in published_logs()]
     table = tabulate(logs)

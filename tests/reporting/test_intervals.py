@@ -62,6 +62,7 @@ def test_intervals_of_acr_miss_one_time_in_twenty_at_most():
     assert missed <= 25
 
 
+@pytest.mark.medium
 def test_an_interval_holds_its_acr_and_is_wider_than_two_standard_errors():
     for sigma, published in zip((0.25, 0.5, 1.0), published_logs(), strict=True):
         log = replace(published, sigma=sigma, n=100_000, alpha=0.001)

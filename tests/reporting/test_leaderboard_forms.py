@@ -98,6 +98,7 @@ def test_where_the_best_is_the_reference_one_column_compares():
     assert forms.differences(board.rows[0], board) == [board.rows[0].to_best]
 
 
+@pytest.mark.medium
 def test_the_command_does_not_import_torch():
     code = (
         "import sys; from macer.cli.app import main; "

@@ -22,6 +22,7 @@ def test_a_line_is_one_line_of_characters_that_can_be_seen(text):
     assert one_line(one_line(text)) == one_line(text)
 
 
+@pytest.mark.medium
 def test_what_can_be_seen_stays_and_nothing_of_a_hidden_kind_does():
     """Cc: C0, DEL, C1. Cf: bidi, joiners. Zl, Zp: line separators. Cs: bytes that are no text."""
     for character in map(chr, range(sys.maxunicode + 1)):

@@ -30,6 +30,7 @@ def known(log: CertificateLog) -> CertificateLog:
 # reference
 
 
+@pytest.mark.medium
 def test_the_share_is_clopper_and_pearsons_lower_bound_less_false_certificates() -> None:
     log = known(published_logs()[1])
     [verdict] = verdicts([log])

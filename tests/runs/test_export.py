@@ -113,6 +113,7 @@ def test_exporting_again_gives_the_same_bytes(exported, tmp_path):
     assert sha256 == sha256_of_file(tmp_path / "again.safetensors") == sha256_of_file(file)
 
 
+@pytest.mark.medium
 def test_of_every_network_the_weights_are_rounded_and_no_other_tensor():
     for name, network in MODELS.items():
         model = network(num_classes=3, channels=3)

@@ -72,6 +72,7 @@ def test_metadata_that_are_no_card_are_one_line(tmp_path, capsys, text):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.medium
 def test_a_header_of_100_megabytes_is_not_read(tmp_path):
     file = tmp_path / "a.safetensors"
     with file.open("wb") as opened:

@@ -134,6 +134,7 @@ def test_a_zoo_model_predicts_without_certificates(digits, capsys):
     assert re.fullmatch(r"digit\.png\t7\tradius [01]\.\d{4}\n", out) and err == ""
 
 
+@pytest.mark.medium
 def test_certificates_of_a_zoo_model_are_verified_attacked_and_reported_by_its_name(digits, capsys):
     certified()
     name = "zoo:digits-0.50"
@@ -147,6 +148,7 @@ def test_certificates_of_a_zoo_model_are_verified_attacked_and_reported_by_its_n
     assert re.search(r"^ ?zoo-digits-0.50 ", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.medium
 def test_certificates_that_came_with_a_model_serve_until_the_user_has_her_own(digits):
     own, shipped = Path("runs/zoo-digits-0.50"), zoo.FOLDER / "digits-0.50"
     assert zoo.certificates_folder("zoo:digits-0.50") == own
@@ -174,6 +176,7 @@ def test_a_certification_given_up_before_its_first_image_hides_nothing(digits, c
     assert "your certificates" not in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_of_two_folders_of_certificates_a_command_says_which_counts(digits, capsys):
     own, shipped = Path("runs/zoo-digits-0.50"), zoo.FOLDER / "digits-0.50"
     certified("--out", str(shipped))
@@ -417,6 +420,7 @@ def test_the_models_that_come_with_macer_are_small():
     assert sum(path.stat().st_size for path in SHIPPED.glob("cifar10-*.safetensors")) <= 50e6
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("folder", sorted(zoo.FOLDER.glob("*/")), ids=lambda folder: folder.name)
 def test_every_certificate_that_comes_with_macer_is_there_and_follows(folder):
     contents = read_certificates(folder)

@@ -67,6 +67,7 @@ def agrees(answer: dict[str, Any], certificate: Certificate) -> None:
 # reference
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("i", range(4))
 @pytest.mark.parametrize(("model", "sigma"), [("a", 0.5), ("b", 1.0)])
 def test_an_answer_is_that_of_certify_anytime(
@@ -128,6 +129,7 @@ def test_requests_at_once_have_the_answers_of_single_ones(client: TestClient) ->
     assert len({json.dumps(answer) for answer in alone}) > 20
 
 
+@pytest.mark.medium
 def test_a_deadline_ends_the_answer_and_the_first_look_is_finished(started: Start) -> None:
     client = started(n=10**7)
     answer = client.post("/predict?deadline=0.5", content=png(IMAGES[0])).json()
@@ -144,6 +146,7 @@ def test_a_radius_that_is_enough_ends_the_answer(client: TestClient) -> None:
     assert answer["radius"] >= 1 and answer["samples"] < 2000
 
 
+@pytest.mark.medium
 def test_a_secret_seed_is_in_no_answer(started: Start) -> None:
     running = service(seed=None, n=1000)
     with TestClient(running.front) as client:
@@ -160,6 +163,7 @@ def test_a_secret_seed_is_in_no_answer(started: Start) -> None:
     assert other.seed.number(pixels) != running.seed.number(pixels) != noise_number(pixels)
 
 
+@pytest.mark.medium
 def test_an_attack_stays_within_its_length_and_may_deceive_outside_only(
     client: TestClient,
 ) -> None:
@@ -353,6 +357,7 @@ def test_an_attack_on_a_class_that_is_none_is_refused(client: TestClient) -> Non
     assert response.json()["error"]["message"] == "label must be below 3, got 3"
 
 
+@pytest.mark.medium
 def test_an_attack_whose_turn_comes_too_late_is_refused() -> None:
     made, free = service(n=2000), threading.Event()
     address, body = "/attack?label=0&length=1&deadline=0.3", png(IMAGES[0])

@@ -60,6 +60,7 @@ def flying(made: Service) -> int:
     return sum(not job.left for job in made.worker.flying)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", ["/predict?deadline=60", "/stream?deadline=60"])
 def test_the_work_of_a_client_that_leaves_is_dropped(running: Any, path: str) -> None:
     connection = ask(running.port, path)
@@ -86,6 +87,7 @@ def test_a_stream_shows_looks_while_samples_come_in(running: Any) -> None:
     connection.close()
 
 
+@pytest.mark.medium
 def test_a_signal_ends_requests_with_what_they_have(running: Any) -> None:
     connection = ask(running.port, "/predict?deadline=60")
     wait_until(lambda: any(job.seen for job in running.service.worker.flying))
@@ -112,6 +114,7 @@ def test_threads_of_the_network_stay_as_they_were(running: Any) -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("drips", [False, True], ids=["nothing", "a byte at a time"])
 def test_a_connection_without_a_request_is_closed(
     running: Any, monkeypatch: pytest.MonkeyPatch, drips: bool
@@ -135,6 +138,7 @@ def not_taken(connection: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.medium
 def test_an_answer_may_take_longer_than_the_head_of_its_request(
     running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +147,7 @@ def test_an_answer_may_take_longer_than_the_head_of_its_request(
     assert answer["ended"] == "deadline" and answer["samples"] > 0
 
 
+@pytest.mark.medium
 def test_a_connection_serves_request_after_request(
     running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

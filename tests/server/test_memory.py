@@ -8,6 +8,7 @@ import pytest
 from macer.server import memory
 
 
+@pytest.mark.medium
 def test_memory_is_trimmed_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(memory, "SECONDS", 0.01)

@@ -33,6 +33,7 @@ def test_a_forms_image_is_read_byte_by_byte() -> None:
         assert (fields, image) == ({"n": "300"}, content)
 
 
+@pytest.mark.medium
 def test_bodies_of_noise_are_each_refused_in_one_line(client: TestClient) -> None:
     """Cut, changed, random; as images and as forms. What is answered is the image's answer."""
     source = random.Random(0)

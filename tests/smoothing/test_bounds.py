@@ -70,6 +70,7 @@ def test_bernstein_equals_the_papers_formula():
     assert bernstein_lower(x.sum(), (x**2).sum(), 500, 0.001) == pytest.approx(expected, 1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01, 0.001])
 @pytest.mark.parametrize("n", [2, 10, 37, 100, 1000])

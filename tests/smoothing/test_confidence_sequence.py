@@ -49,6 +49,7 @@ def chance_of_ever_reaching(votes, p):
 # reference
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=200)
 @given(counts_of_n, st.sampled_from([0.05, 0.001, 1e-9]))
 def test_the_bound_passes_the_literal_test_and_hardly_more_would(counts, alpha):
@@ -63,6 +64,7 @@ def test_the_bound_passes_the_literal_test_and_hardly_more_would(counts, alpha):
         assert anytime_wealth(count, n, more) < 1 / mpmath.mpf(alpha)
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=200)
 @given(counts_of_n, st.floats(0.001, 0.99999999))
 def test_log_wealth_is_the_literal_sum_and_never_above_it(counts, p0):
@@ -119,6 +121,7 @@ def test_simulated_paths_exclude_p_at_most_at_their_level(p):
     assert 0 < excluded.sum() <= 151
 
 
+@pytest.mark.medium
 @given(st.floats(0.01, 0.9999), st.floats(0, 1))
 def test_wealth_is_a_fair_game_at_p0_and_a_losing_one_below(p0, share):
     n = np.arange(61)[:, None]

@@ -113,6 +113,7 @@ def test_noise_has_the_distribution_of_a_rounded_gaussian(sigma):
     assert chisquare(observed, np.diff(cdf) * len(noise)).pvalue > 1e-3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_what_the_network_sees_depends_only_on_pixel_plus_noise(sigma):
     """All pairs: 256 pixels with every level of noise."""

@@ -95,6 +95,7 @@ def test_log_wealth_is_the_literal_sum_and_never_above_it(p0):
         assert value == exact or value >= exact - 1e-9 * max(1, abs(exact))
 
 
+@pytest.mark.medium
 @settings(deadline=None)
 @given(st.integers(0, N_MAX), st.integers(0, N_MAX), st.floats(0.4, 0.99999))
 def test_log_wealth_is_never_above_its_exact_value(a, b, p0):
@@ -123,6 +124,7 @@ def test_threshold_is_the_least_float_not_below_Phi(z, sigma):
         assert mpmath.mpf(np.nextafter(p0, 0)) < exact <= mpmath.mpf(p0)
 
 
+@pytest.mark.medium
 @settings(deadline=None)
 @given(probabilities, st.floats(0, 1))
 def test_wealth_is_a_fair_game_at_p0_and_a_losing_one_below(p0, share):
@@ -167,6 +169,7 @@ def test_a_false_verdict_at_the_real_looks_has_probability_at_most_alpha(p0):
     assert chance_of_ever_reaching(peeking, sizes, p0) > 3 * ALPHA
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("p0", [P0["R = 1.0 sigma"], P0["R = 3.0 sigma"]])
 def test_complete_runs_at_p0_are_found_robust_at_most_at_their_level(p0):
     runs = 100_000
@@ -198,6 +201,7 @@ def chance_lost_by_giving_up(p, p0, n_max):
     return lost
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("p0", P0.values(), ids=P0)
 def test_giving_up_loses_a_robust_image_with_probability_below_a_tenth(p0):
     n_max = 10_000
@@ -232,6 +236,7 @@ def test_an_early_look_finds_robust_what_has_wealth_2_over_alpha_and_more_votes_
     assert (np.diff(rank) >= 0).all()
 
 
+@pytest.mark.medium
 @given(st.integers(1, 100), st.floats(0.5, 0.99), st.floats(1e-4, 0.2))
 def test_no_votes_to_come_can_undo_what_the_count_decides(n_max, p0, alpha):
     n = np.arange(n_max + 1)[:, None]

@@ -47,6 +47,7 @@ def test_noise_is_standard_normal():
     assert kstest(normals(1_000_000).double().numpy(), norm.cdf).pvalue > 1e-3
 
 
+@pytest.mark.medium
 def test_the_tails_are_as_heavy_as_the_normal_ones():
     x = normals(20_000_000)
     for level in (3.0, 4.0, 5.0):

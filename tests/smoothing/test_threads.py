@@ -60,6 +60,7 @@ class Locked(Noting):
         self.lock = threading.Lock()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", [Noting, Hooked, Locked])
 def test_what_a_network_notes_in_one_thread_is_not_read_in_another(network):
     dark_and_bright = torch.tensor([0, 255] * 10, dtype=torch.uint8)
@@ -159,6 +160,7 @@ def test_a_signal_is_not_taken_for_a_network_that_cannot_be_copied():
         networks_for_threads(Interrupted(), 100)
 
 
+@pytest.mark.medium
 def test_after_an_interruption_no_further_chunk_is_begun():
     calls: list[int] = []  # of all threads' networks
 
@@ -220,6 +222,7 @@ def test_signals_that_another_language_handles_stay_its_own(monkeypatch):
     certify(Noting(), images, sigma=0.1, n=1000)
 
 
+@pytest.mark.medium
 def test_a_signal_waits_until_a_thread_has_begun(monkeypatch):
     """One that nobody waits for aborts a process that ends meanwhile."""
     begun: list[threading.Thread] = []

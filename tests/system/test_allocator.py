@@ -78,6 +78,7 @@ def test_what_was_freed_goes_back_to_the_system() -> None:
     assert after < before - 10_000, (full, before, after)  # pages of 4 kB: 40 MB
 
 
+@pytest.mark.medium
 @glibc
 def test_what_was_freed_is_used_again() -> None:
     [usual], [kept] = output(PAGES.format(first="")), output(PAGES.format(first="keep_freed()"))

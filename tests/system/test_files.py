@@ -76,6 +76,7 @@ def test_the_content_is_on_the_disk_before_its_name_and_both_on_return(tmp_path,
     assert done == ["content", "name", "folder"]
 
 
+@pytest.mark.medium
 def test_a_killed_writer_leaves_whole_content(tmp_path):
     file, draw = tmp_path / "a.bin", random.Random(0)
     for _ in range(8):

@@ -58,6 +58,7 @@ def test_each_image_has_random_numbers_of_its_own():
     assert len({number for _, number in drawn.values()}) == len(drawn) == 12
 
 
+@pytest.mark.medium
 def test_training_from_files_is_training_from_memory(imagenet):
     split = load("imagenet", "train", imagenet)
     in_memory = Split(np.asarray(split.images), split.labels)
@@ -67,6 +68,7 @@ def test_training_from_files_is_training_from_memory(imagenet):
     assert equal(weights_after(recipe_of(), split), weights_after(recipe_of(), in_memory))
 
 
+@pytest.mark.medium
 def test_random_parts_depend_on_the_seed_the_image_and_the_epoch_alone(imagenet, monkeypatch):
     split = load("imagenet", "train", imagenet)
     recipe = recipe_of(resized_crop=0.08)
@@ -110,6 +112,7 @@ def test_every_batch_comes_once_and_in_its_order(imagenet, monkeypatch, batches,
     assert np.array_equal(torch.cat(seen).numpy(), pixels[order])
 
 
+@pytest.mark.medium
 def test_a_killed_training_from_files_resumes_bit_for_bit(imagenet, tmp_path):
     split = load("imagenet", "train", imagenet)
     recipe = recipe_of(resized_crop=0.2)

@@ -100,6 +100,7 @@ def test_their_certificates_are_told_from_those_of_test_images(
     assert "The rows differ in images" in out
 
 
+@pytest.mark.medium
 def test_their_certificates_stand_an_audit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", "run", "--held-out", "--skip", "10", *CERTIFY]) == 0
     assert main(["verify", "run/held-out", "--device", "cpu", "--resample", "2"]) == 0
@@ -108,6 +109,7 @@ def test_their_certificates_stand_an_audit(here: Path, capsys: pytest.CaptureFix
     assert main([*attack, "--images", "1", "--device", "cpu"]) == 0
 
 
+@pytest.mark.medium
 def test_certificates_in_a_run_are_audited_by_its_model_and_no_other(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +128,7 @@ def test_certificates_in_a_run_are_audited_by_its_model_and_no_other(
     assert main(["verify", "run/nested"]) == 1  # the model beside them, which is not theirs
 
 
+@pytest.mark.medium
 def test_they_do_not_lie_where_certificates_of_test_images_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +150,7 @@ def test_they_do_not_lie_where_certificates_of_test_images_do(
     assert "run/held-out" in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_a_journal_of_test_images_is_not_continued_with_held_out_ones(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +199,7 @@ def another(name: str, of: str) -> None:
     Path(name, "manifest.json").write_text(json.dumps(manifest))
 
 
+@pytest.mark.medium
 def test_an_ensemble_held_out_what_all_of_its_members_did(here: Path) -> None:
     another("other", of="run")
     ensemble(["run", "other"], Path("both"))
@@ -230,6 +235,7 @@ def test_of_an_ensemble_that_is_a_teacher_the_teachers_of_its_members_count(here
         check_held_out("both")
 
 
+@pytest.mark.medium
 def test_a_copied_table_of_one_radius_is_no_usual_log(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

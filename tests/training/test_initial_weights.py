@@ -245,6 +245,7 @@ def test_a_normalisation_of_before_means_the_same(before, now):
 # refusal
 
 
+@pytest.mark.medium
 def test_another_mismatch_is_refused(source, tmp_path):
     assert refusal(tmp_path, tiny_recipe(), init=source).startswith(
         f"{source}/model.safetensors must hold the weights of tiny_models:tiny: it lacks "

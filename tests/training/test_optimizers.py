@@ -112,6 +112,7 @@ def test_a_step_moves_filters_by_the_share_of_their_norm():
     assert float((p.detach() - before).norm() / before.norm()) == pytest.approx(0.03, rel=0.01)
 
 
+@pytest.mark.medium
 def test_filters_keep_their_norm_over_a_long_training():
     p = nn.Parameter(matrices(8, 3, 3, 3).float())
     before, optimizer = float(p.detach().norm()), optimizer_of([p], lr=0.1, ratio=0.6)
