@@ -13,11 +13,11 @@ from macer.data.sets import Split
 from macer.models.graph_files import GRAPHS, TORCHSCRIPT, graph_kind
 from macer.models.networks import Normalize
 from macer.runs.model_file import ModelCard, model_bytes
-from macer.runs.run import Run, new_run
-from macer.runs.seals import sealed
+from macer.runs.packed import packed_run
+from macer.runs.run import Run
 from macer.runs.trained_model import GRAPH
 from macer.system.errors import Mistake
-from macer.system.files import read_file, write_atomically
+from macer.system.files import read_file
 from macer.system.user_code import own_modules
 
 
@@ -57,23 +57,13 @@ def pack(
         code=code,
     )  # fmt: skip
     card = _card(target, tuple(classes), dataset)
-    content = _model_content(target, card, split)
-    sha256, own = hashlib.sha256(content).hexdigest(), own_modules(name, dataset)
+    content, own = _model_content(target, card, split), own_modules(name, dataset)
     file = weights or (Path(name) if card.architecture in GRAPHS else None)
     source = {"file": file.name, "sha256": target.weights_sha256} if file else None
     if card.architecture == TORCHSCRIPT:  # the user has said that she trusts it
         own.append({"module": TORCHSCRIPT, "folder": "", "sha256": target.weights_sha256})
-    record = {
-        "recipe": None,
-        "data_sha256": None,  # of training images
-        "packed": {"network": name, "weights": source},
-        **({"code": sealed(own, sha256)} if own else {}),
-        "status": "packed",
-        "weights_sha256": sha256,
-    }
-    run = new_run(folder, record)
-    write_atomically(run.model, content)
-    return run
+    packed = {"network": name, "weights": source}
+    return packed_run(folder, content, {"packed": packed}, own)
 
 
 def _model_content(target: Target, card: ModelCard, split: Split) -> bytes:

@@ -1,9 +1,8 @@
 """A run whose model has offsets of its logits, so that no class is given up."""
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +13,11 @@ from macer.data.sets import Split
 from macer.experiments.class_floor import class_accuracies, least_offsets
 from macer.models.inference import resolve_precision
 from macer.models.offsets import with_offsets
-from macer.runs.model_file import ModelCard, model_bytes
-from macer.runs.run import Run, check_no_run, new_run
-from macer.runs.seals import sealed
+from macer.runs.model_file import model_bytes
+from macer.runs.packed import packed_run
+from macer.runs.run import Run, check_no_run
 from macer.smoothing.streams import Purpose
 from macer.system.errors import Mistake
-from macer.system.files import write_atomically
 from macer.system.progress import bar
 from macer.system.user_code import own_modules
 from macer.training.batches import as_floats
@@ -89,7 +87,8 @@ def raise_floor(
         "samples": samples,
     }
     made_of = {"members": {name: target.weights_sha256}, "floor": floor}
-    run = _new_run(folder, changed(offsets), card, made_of)
+    content = model_bytes(changed(offsets).state_dict(), card)
+    run = packed_run(folder, content, made_of, own_modules(card.architecture, card.dataset))
     shares = (class_accuracies(logits, labels, b) for b in (0 * offsets, offsets))
     rows = zip(card.classes, offsets.tolist(), *shares, strict=True)
     return Floored(run, [FlooredClass(*row) for row in rows])
@@ -134,20 +133,3 @@ def _logits(model: PreparedModel, images: np.ndarray, samples: int) -> Tensor:
             batches.append(logits.float().cpu())
             advance(logits.shape[0] * samples)
     return torch.cat(batches)
-
-
-def _new_run(folder: Path, model: nn.Module, card: ModelCard, made_of: dict[str, Any]) -> Run:
-    content = model_bytes(model.state_dict(), card)
-    sha256 = hashlib.sha256(content).hexdigest()
-    own = own_modules(card.architecture, card.dataset)
-    record = {
-        "recipe": None,
-        "data_sha256": None,
-        **made_of,
-        **({"code": sealed(own, sha256)} if own else {}),
-        "status": "packed",
-        "weights_sha256": sha256,
-    }
-    run = new_run(folder, record)
-    write_atomically(run.model, content)
-    return run

@@ -1,6 +1,5 @@
 """Several trained models as one run: a model whose logits are the mean of theirs."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +8,10 @@ from macer.models.ensembles import ENSEMBLE
 from macer.models.networks import MODELS
 from macer.models.weights import Tensors
 from macer.runs.model_file import SHARED, ModelCard, model_bytes
-from macer.runs.run import Run, new_run
+from macer.runs.packed import packed_run
+from macer.runs.run import Run
 from macer.runs.trained_model import fill, read_model
 from macer.system.errors import Mistake
-from macer.system.files import write_atomically
 
 
 def ensemble(targets: Sequence[str], folder: Path) -> Run:
@@ -42,18 +41,7 @@ def ensemble(targets: Sequence[str], folder: Path) -> Run:
     # Of the outer normalisation, which leaves the inputs as they are.
     tensors |= {name: t for name, t in whole.state_dict().items() if name.startswith("0.")}
     fill(whole, card, tensors, folder)
-    content = model_bytes(tensors, card)
-    sha256 = hashlib.sha256(content).hexdigest()
-    record = {
-        "recipe": None,
-        "data_sha256": None,
-        "members": hashes,
-        "status": "packed",
-        "weights_sha256": sha256,
-    }
-    run = new_run(folder, record)
-    write_atomically(run.model, content)
-    return run
+    return packed_run(folder, model_bytes(tensors, card), {"members": hashes})
 
 
 def _check_member(target: str, card: ModelCard) -> None:
