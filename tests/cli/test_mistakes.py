@@ -912,6 +912,7 @@ MISTAKES = [
     ("floor run --at-least 0.1 --images 0 --out new", "images must be at least 1, got 0\n"),
     ("floor run --at-least 0.1 --samples 0 --out new", "samples must be at least 1, got 0\n"),
     ("floor run --at-least 0.1 --data nowhere --out new", "no files of "),
+    ("floor run --at-least 0.1 --out new --skip-damaged yes", "Unused Tokens: ['yes']."),
     ("floor run --at-least 0.1 --precision fp8 --out new", 'Invalid value "fp8" for --precision'),
     ("floor run --at-least 0.1 --device tpu --out new", "device must be auto, cpu or cuda, got "),
     ("floor run --at-least 0.1 --threads 0 --out new", "threads must be "),

@@ -1,5 +1,6 @@
 """Data of one's own by the commands: a messy folder of photographs, and a function."""
 
+import itertools
 import json
 import shutil
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from messy_folder import damage, make_messy, photograph
 from PIL import Image
 
@@ -16,6 +18,7 @@ from macer.certification.budget import Pace
 from macer.cli.app import main
 from macer.data.photograph import read_photograph
 from macer.data.sets import Rules, load
+from macer.experiments import floored
 from macer.runs.model_file import parse_model
 from macer.training import speed
 
@@ -315,3 +318,27 @@ def test_train_records_the_test_images_and_refuses_others(desk):
     with pytest.raises(macer.Mistake, match="labels must be below 2, the number of classes, got 2"):
         macer.train(recipe, (wide, labels), folder="c", test=(wide, labels + 1))
     assert not Path("c").exists()
+
+
+@pytest.mark.medium
+def test_a_floor_is_chosen_by_the_photographs_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for split, c, i in itertools.product(("train", "test"), range(2), range(8)):
+        place = Path("pictures", split, "ab"[c])
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (28, 28), 150 * c + i + 20 * (split == "test")).save(place / f"{i}.png")
+    Path("pictures/train/a/bad.png").write_bytes(b"no image")
+    few = ["--data", "pictures", "--skip-damaged", "--device", "cpu"]
+    short = ["--dataset", "folder", "--epochs", "1", "--batch", "8", "--lr", "1e-6"]
+    assert main(["train", "demo-gaussian", *short, *few, "--out", "run"]) == 0
+    floor = ["floor", "run", "--at-least", "1e-9", "--samples", "1", "--images", "1"]
+    capsys.readouterr()
+    assert main([*floor, "--data", "pictures", "--device", "cpu", "--out", "floored"]) == 2
+    assert "add --skip-damaged" in capsys.readouterr().err
+    monkeypatch.setattr(
+        floored, "least_offsets", lambda logits, *_: torch.zeros(logits.shape[2])
+    )  # an untrained network may see no difference
+    assert main([*floor, *few, "--out", "floored"]) == 0
+    assert Path("floored/model.safetensors").is_file()

@@ -102,6 +102,7 @@ def floor(
     *,
     at_least: float,
     data: Data = None,
+    skip_damaged: SkipDamaged = False,
     images: Whole = 200,
     samples: Whole = 32,
     held_out: bool = False,
@@ -128,7 +129,7 @@ def floor(
     out
         Folder of the run; a new one.
     """
-    from macer.data.sets import load
+    from macer.data.sets import Rules, load
     from macer.experiments.floored import raise_floor
     from macer.runs.data_code import data_home
     from macer.runs.trained_model import read_model
@@ -137,7 +138,9 @@ def floor(
     if held_out:
         check_held_out(target)  # before data are read
     dataset = read_model(target)[0].dataset
-    split = load(dataset, "train", data, home=data_home(dataset, target, code=code, source=target))
+    rules = Rules(skip_damaged=skip_damaged, duplicates="ignore")
+    home = data_home(dataset, target, code=code, source=target)
+    split = load(dataset, "train", data, rules=rules, home=home)
     if held_out:
         split = split.part(first_held_out(target, split))
     floored = raise_floor(
