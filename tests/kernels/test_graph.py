@@ -140,4 +140,4 @@ def end_of(network):
 def test_compiled_code_that_ends_the_process_on_a_symbol_never_sees_one(network):
     done = end_of(network)
     assert done.stdout == "answered\n", done.stderr
-    assert done.returncode < 0  # what tracing comes to
+    assert done.returncode != 0  # what tracing comes to: a signal, or onnxruntime's own error
