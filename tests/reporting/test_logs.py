@@ -180,6 +180,17 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     refuses(tmp_path / "none", f"no log at {tmp_path}/none: expected a run folder or a log file")
 
 
+def test_a_folder_of_runs_is_refused_with_their_names(tmp_path: Path) -> None:
+    for name in "dacb":
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        write(tmp_path / "runs" / name / "certificates.tsv")
+    folder = tmp_path / "runs"
+    shown = ", ".join(f"{folder}/{name}" for name in "abc")
+    refuses(folder, f"certificates.tsv; name the runs in it: {shown} …")
+    (folder / "d" / "certificates.tsv").unlink()
+    refuses(folder, f"certificates.tsv; name the runs in it: {shown}")
+
+
 def test_a_log_without_certificates_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "a.tsv"
     empty.write_text("\n")

@@ -25,6 +25,8 @@ from macer.reporting.log_rows import (
 from macer.runs.names import HELD_OUT, JOURNAL, PARTS, TABLE, is_rescored
 from macer.system.errors import Mistake
 
+RUNS_NAMED = 3  # in one message
+
 
 @dataclass(frozen=True, eq=False)
 class CertificateLog:
@@ -146,6 +148,13 @@ def _elsewhere(path: Path) -> str:
     return f", but its journal has {count}; certify again to write the table" if count else ""
 
 
+def _runs_in(path: Path) -> str:
+    """The end of a message: which certified runs a folder holds, as one of comparisons does."""
+    runs = sorted(str(file.parent) for file in path.glob(f"*/{TABLE}"))
+    shown = f"{', '.join(runs[:RUNS_NAMED])}{' …' if len(runs) > RUNS_NAMED else ''}"
+    return f"; name the runs in it: {shown}" if runs else ""
+
+
 def select(log: CertificateLog, images: Selection) -> CertificateLog:
     """The log with these images alone; at least one must be there."""
     kept = images.holds(log.idx)
@@ -187,7 +196,7 @@ def _ordinal(number: int) -> str:
 def _log_file(path: Path) -> Path:
     file = path / TABLE if path.is_dir() else path
     if not file.is_file() and path.is_dir():
-        what_to_do = _elsewhere(path) or "; certify the run first"
+        what_to_do = _elsewhere(path) or _runs_in(path) or "; certify the run first"
         raise Mistake(f"no certificates in {path}: expected {file}{what_to_do}")
     if not file.exists():
         raise Mistake(f"no log at {path}: expected a run folder or a log file")
