@@ -121,6 +121,19 @@ def test_the_classes_of_a_run_have_their_names(
     assert not document["passed"], "six images do not show ten classes"
 
 
+def test_a_table_that_is_named_is_judged_with_the_journal_beside_it(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(copied_run, asked=range(8))
+    gate = ["gate", f"run/{TABLE}", "--radius", "0.1", "--at-least", "0"]
+    line = f"run/{TABLE} must be finished, got 6 of 8 images, not 6; continue `macer certify`, or "
+    refuses(capsys, copied_run, gate, line)
+    table = copied_run / TABLE
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    line = f"the table of run/{TABLE} must have the certificates of its journal, got 1 fewer; "
+    refuses(capsys, copied_run, gate, line)
+
+
 @pytest.mark.medium
 def test_a_gate_does_not_import_torch() -> None:
     code = (
@@ -132,6 +145,24 @@ def test_a_gate_does_not_import_torch() -> None:
 
 
 # refusal
+
+
+def test_a_bound_or_level_that_was_chosen_after_the_counts_were_drawn_is_refused(
+    copied_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rescore", "run", "--alpha", "0.2"]) == 0
+    assert main(["rescore", "run", "--bound", "runner-up"]) == 0
+    capsys.readouterr()
+    chosen, fixed = "run/rescored-clopper-pearson-0.2.tsv", "run/rescored-runner-up-0.001.tsv"
+    gate = ["--radius", "0.1", "--at-least", "0"]
+    line = (
+        f"{chosen} must have certificates by a bound and a level that were fixed before its "
+        "counts were drawn, got clopper-pearson at 0.2, chosen afterwards; "
+    )
+    refuses(capsys, copied_run, ["gate", chosen, *gate], line)
+    against = ["--baseline", chosen, "--not-worse-by", "0.1"]
+    refuses(capsys, copied_run, ["gate", fixed, *gate, *against], line)
+    assert main(["gate", fixed, *gate]) == 0
 
 
 def test_a_baseline_of_another_level_is_refused(

@@ -129,7 +129,7 @@ def _check(
 
 
 def _read(path: Path, images: "Selection", *, partial: bool) -> "CertificateLog":
-    """The log of a run, which must have all certificates that it was asked for."""
+    """The log of a run, which must have all certificates that it was asked for, at their level."""
     import numpy as np
 
     from macer.reporting.logs import lacking, read_log, select
@@ -141,6 +141,12 @@ def _read(path: Path, images: "Selection", *, partial: bool) -> "CertificateLog"
         raise Mistake(
             f"the table of {folder} must have the certificates of its journal, got {behind} fewer; "
             "continue `macer certify`, or judge those that are there with --partial"
+        )
+    if log.level == "chosen":
+        raise Mistake(
+            f"{path} must have certificates by a bound and a level that were fixed before its "
+            f"counts were drawn, got {log.bound} at {log.alpha:g}, chosen afterwards; name the "
+            "run, or certify by them"
         )
     chosen = select(log, images)
     asked = chosen.idx if chosen.asked is None else chosen.asked

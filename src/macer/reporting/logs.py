@@ -66,6 +66,7 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
     Args:
         one_radius: accept certificates of one given radius too.
     """
+    path = _with_journal(path)
     file = _log_file(path)
     header, *lines = log_lines(file)
     names = header.split("\t")
@@ -104,6 +105,11 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
     )
 
 
+def _with_journal(path: Path) -> Path:
+    """A folder for its table, if a journal lies there: the two are read together."""
+    return path.parent if path.name == TABLE and path.with_name(JOURNAL).is_file() else path
+
+
 def _asked(contents: Contents | None) -> NDArray[np.int64] | None:
     """The images that a journal was asked for, if it says so."""
     if contents is None or contents.scope is None:
@@ -133,7 +139,7 @@ def _of_one_radius(file: Path, radius: float) -> Mistake:
 
 def lacking(path: Path, log: CertificateLog) -> int:
     """How many certificates a run's journal has and its table lacks, as after a kill."""
-    return len(_recorded(path).difference(log.idx.tolist()))
+    return len(_recorded(_with_journal(path)).difference(log.idx.tolist()))
 
 
 def _recorded(path: Path) -> set[int]:
