@@ -9,6 +9,7 @@ import torch
 from tiny_models import CLASSES, tiny_recipe, tiny_split
 
 from macer.certification.target import trained_target
+from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
 from macer.experiments.floored import Floored, raise_floor
 from macer.runs.model_file import ModelCard
@@ -84,6 +85,8 @@ def test_the_run_is_complete_without_the_model_and_says_what_it_was_made_of(
         "offsets": [each.offset for each in made.classes],
         "images": 60,
         "samples": 9,
+        "precision": "fp32",
+        "data_sha256": fingerprint(tiny_split(90)),
     }
     target, card = trained_target(str(made.run.folder))
     assert card == CARD and target.sigma == 0.25

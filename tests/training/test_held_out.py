@@ -222,6 +222,23 @@ def test_an_ensemble_held_out_what_all_of_its_members_did(here: Path) -> None:
         check_held_out("foreign")
 
 
+@pytest.mark.medium
+def test_offsets_may_have_been_chosen_by_the_images_that_a_run_held_out(here: Path) -> None:
+    for name, flags in (("floored", []), ("by-them", ["--held-out"])):
+        assert main(["floor", "run", "--at-least", "0.01", "--out", name, *flags]) == 0
+        message = (
+            f"held_out needs a model that no held-out image has changed, got {name}, whose "
+            "offsets training images have chosen; name the run that it was made of"
+        )
+        with pytest.raises(Mistake, match=message):
+            check_held_out(name)
+        with pytest.raises(Mistake, match=message):
+            check_teachers(taught(name, held_out=30))
+        ensemble(["all", name], Path(f"{name}-too"))
+        with pytest.raises(Mistake, match=message):
+            check_held_out(f"{name}-too")
+
+
 def test_of_an_ensemble_that_is_a_teacher_the_teachers_of_its_members_count(here: Path) -> None:
     another("other", of="run")
     ensemble(["run", "other"], Path("both"))

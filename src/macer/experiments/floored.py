@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.certification.target import PreparedModel, Target, find_target, prepare, trained_target
+from macer.data.fingerprint import fingerprint
 from macer.data.sets import Split
 from macer.experiments.class_floor import class_accuracies, least_offsets
 from macer.models.inference import resolve_precision
@@ -78,13 +79,16 @@ def raise_floor(
         return with_offsets(target.model, offsets.float(), tried, name=name)
 
     changed(torch.ones(len(card.classes)))  # refused before the network runs for minutes
-    logits = _logits(_prepared(target, split, precision, device), inputs, samples)
+    prepared = _prepared(target, split, precision, device)
+    logits = _logits(prepared, inputs, samples)
     offsets = least_offsets(logits, labels, at_least, card.classes)
     floor = {
         "at_least": at_least,
         "offsets": offsets.tolist(),
         "images": len(few),
         "samples": samples,
+        "precision": prepared.precision,
+        "data_sha256": fingerprint(split),  # of all images that these were taken from
     }
     made_of = {"members": {name: target.weights_sha256}, "floor": floor}
     content = model_bytes(changed(offsets).state_dict(), card)

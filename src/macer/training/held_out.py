@@ -47,6 +47,12 @@ def check_held_out(target: str, weights: Path | None = None) -> int:
 
 def _recipes(run: Run) -> dict[Path, TrainRecipe]:
     """The recipe of a run, by its folder; of an ensemble, those of its members."""
+    for made in (run, *run.learners()):
+        if made.read_manifest().get("floor"):
+            raise Mistake(
+                f"held_out needs a model that no held-out image has changed, got {made.folder}, "
+                "whose offsets training images have chosen; name the run that it was made of"
+            )
     return {learner.folder: learner.read_recipe() for learner in run.learners()}
 
 
