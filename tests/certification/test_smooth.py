@@ -94,6 +94,61 @@ def by_number(model):
     model[1].eps = 5.0
 
 
+class Held(nn.Module):
+    """The logits of a network, shifted by what it holds in a list, an array or a set."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.heads = nn.ModuleList([model, network(seed=3)])
+        self.active = self.heads[0]
+        self.shift, self.array, self.held = {"by": [0.0, 0.0, 0.0]}, np.zeros(3), set()
+
+    def forward(self, x):
+        logits = self.active(x) + x.new_tensor(self.shift["by"]) + x.new_tensor(self.array)
+        return logits.flip(1) if "flip" in self.held else logits
+
+
+def by_list(model):
+    model.shift["by"][1] = 9.0
+
+
+def by_array(model):
+    model.array[1] = 9.0
+
+
+def by_set(model):
+    model.held.add("flip")
+
+
+def by_choice(model):
+    model.active = model.heads[1]
+
+
+def by_hook(model):
+    model.register_forward_hook(lambda part, inputs, logits: logits.flip(1))
+
+
+def by_forward(model):
+    model.forward = lambda x: model.heads[0](x).flip(1)
+
+
+@pytest.mark.parametrize(
+    "change", [by_list, by_array, by_set, by_choice, by_hook, by_forward], ids=lambda c: c.__name__
+)
+def test_a_base_classifier_that_holds_other_values_is_prepared_again(change):
+    model = Held(network()).eval()
+    smooth = Smooth(model, 3, 0.25)
+    before, first = answers(smooth), list(smooth._prepared.values())
+    smooth.calls = 0
+    assert answers(smooth) == before
+    assert list(smooth._prepared.values()) == first  # unchanged, it is not prepared again
+    change(model)
+    smooth.calls = 0
+    after = answers(smooth)
+    assert after == certified(model)
+    assert after != before
+
+
 @pytest.mark.parametrize("change", [by_data, by_optimizer, by_buffer, by_file, by_layer, by_number])
 def test_a_changed_base_classifier_is_prepared_again(change):
     model = network()

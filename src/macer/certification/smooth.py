@@ -1,7 +1,9 @@
 """CERTIFY and PREDICT behind the class that the field uses."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -125,25 +127,37 @@ class Smooth:
 
 
 def _state(model: nn.Module) -> list[Any]:
-    """What decides a network's function: the types of its parts, their numbers and tensors.
+    """What decides a network's function: the types of its parts, their values and tensors.
 
     The values themselves are compared. A tensor's version counter would be quicker, but it misses
     changes through `.data`, and averages of weights are often written so.
     """
-    plain = (bool, int, float, str)
     state: list[Any] = []
     for part in model.modules():
-        state.append(type(part))
-        state += [
-            (name, value)
-            for name, value in vars(part).items()
-            if isinstance(value, plain) and name != "training"
-        ]
+        own = {name: value for name, value in vars(part).items() if name != "training"}
+        state += [type(part), *_values(own)]
     return [*state, *tensors_of(model)]
 
 
+def _values(value: Any) -> Iterator[Any]:
+    """What a value holds, with the size and the keys of each container; tensors are left out."""
+    if isinstance(value, dict):
+        yield len(value)
+        for key, held in value.items():
+            yield key
+            yield from _values(held)
+    elif isinstance(value, list | tuple):
+        yield len(value)
+        for held in value:
+            yield from _values(held)
+    elif not isinstance(value, Tensor):
+        yield value
+
+
 def _copied(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray | set) else value
 
 
 def _same(before: list[Any], now: list[Any]) -> bool:
@@ -151,7 +165,12 @@ def _same(before: list[Any], now: list[Any]) -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
-        return type(a) is type(b) and bool(a == b)
-    same_type = (a.dtype, a.device) == (b.dtype, b.device)
-    return same_type and torch.equal(a, b)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):  # the copy of a parameter is none
+        return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, bool | int | float | str | set):
+        return bool(a == b)
+    return a is b  # a function, a part, or what else cannot be compared by its value
