@@ -27,6 +27,13 @@ def test_a_flip_of_votes_is_what_predict_returns(own, rival):
     assert trial.flipped == (rival > own and binomtest(rival, own + rival).pvalue <= LEVEL)
 
 
+@pytest.mark.parametrize(("rival", "flipped"), [(2 * 10**9, True), (10**9 + 9, False)])
+def test_a_flip_is_told_in_more_votes_than_an_int32_holds(rival, flipped):
+    counts = votes(0, 10**9, rival)
+    trial = judge(record_of(), counts, 0.1, sigma=SIGMA, n=3 * 10**9, soft=False)
+    assert trial.flipped == flipped
+
+
 @pytest.mark.parametrize("mean", [0.0, 0.3, 0.9])
 def test_the_upper_bound_of_soft_outputs_is_hoeffdings(mean):
     """Each output may have been rounded down by 2⁻²⁰."""

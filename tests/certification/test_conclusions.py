@@ -125,6 +125,16 @@ def test_predict_returns_a_label_whose_p_value_is_alpha_itself():
     assert conclude_labels(votes, alpha=0.0019) == [ABSTAIN] * 2
 
 
+@pytest.mark.parametrize("n", [2**31 - 2, 2**31, 10**12])
+def test_predict_answers_for_more_votes_than_an_int32_holds(n):
+    """The lead of 4 deviations, P = 6.3e-5 for the normal distribution; and one that is none."""
+    lead = round(2 * n**0.5)
+    votes = torch.tensor([[n // 2 - lead, n // 2 + lead], [n // 2, n // 2]])
+    assert conclude_labels(votes, alpha=6.4e-5) == [1, ABSTAIN]
+    assert conclude_labels(votes, alpha=6.3e-5) == [ABSTAIN] * 2
+    assert conclude_labels(torch.tensor([[0, 0], [1, 0]]), alpha=0.999) == [ABSTAIN] * 2
+
+
 def test_only_images_whose_selected_class_is_right_are_worth_a_scores_samples():
     selected = torch.tensor([2, 0, 1])
     assert worth_estimating(selected, None).tolist() == [True] * 3

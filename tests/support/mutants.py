@@ -481,9 +481,9 @@ MUTANTS = {
         "certification/test_conclusions.py",
     ),
     "one-sided test in PREDICT": Mutant(
-        "certification/conclusions.py",
-        "np.minimum(2 * bdtrc(",
-        "np.minimum(1 * bdtrc(",
+        "smoothing/confidence.py",
+        "np.minimum(2 * betainc(",
+        "np.minimum(1 * betainc(",
         "certification/test_conclusions.py",
     ),
     "images outside [0, 1] accepted": Mutant(

@@ -18,11 +18,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.special import bdtrc, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from macer.certification.record import Record
-from macer.smoothing.confidence import clopper_pearson_upper, hoeffding_lower
+from macer.smoothing.confidence import binomial_p_value, clopper_pearson_upper, hoeffding_lower
 from macer.smoothing.tally import SOFT_UNIT
 
 # Probability that the noise of a judgement condemns a true certificate, per point and test: an
@@ -94,7 +94,7 @@ def _soft_upper(total: int, n: int) -> float:
 
 def _hard_flip(own: int, rival: int) -> bool:
     """Whether PREDICT returns the rival: 2·P(X ≥ n_B) ≤ LEVEL, X ~ Binomial(n_A + n_B, ½)."""
-    return rival > own and 2 * float(bdtrc(rival - 1.0, own + rival, 0.5)) <= LEVEL
+    return rival > own and float(binomial_p_value(rival, own)) <= LEVEL
 
 
 def _soft_flip(own: int, rival: int, n: int, classes: int) -> bool:

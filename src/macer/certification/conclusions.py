@@ -5,14 +5,12 @@ They are apart from certificate.py because a report reads certificates without t
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from scipy.special import bdtrc
 from torch import Tensor
 
 from macer.certification.certificate import ABSTAIN, Certificate
 from macer.smoothing.bounds import bound_named
-from macer.smoothing.confidence import radius_lower
+from macer.smoothing.confidence import binomial_p_value, radius_lower
 from macer.smoothing.sequential import Decision, decisions, p0_at
 from macer.smoothing.tally import Tally
 from macer.system.errors import Mistake
@@ -118,6 +116,5 @@ def conclude_labels(votes: Tensor, *, alpha: float) -> list[int]:
     """
     n_top, top = votes.topk(2, dim=1)
     n_a, n_b = n_top.numpy().T
-    # Two-sided: 2·P(X ≥ n_A) for X ~ Binomial(n_A + n_B, ½), at most 1.
-    p_value = np.minimum(2 * bdtrc(n_a - 1.0, n_a + n_b, 0.5), 1.0)
+    p_value = binomial_p_value(n_a, n_b)
     return [int(c) if p <= alpha else ABSTAIN for c, p in zip(top[:, 0], p_value, strict=True)]

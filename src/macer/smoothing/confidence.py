@@ -43,6 +43,19 @@ def clopper_pearson_upper(count: ArrayLike, n: Samples, alpha: float) -> Floats:
     return upper
 
 
+def binomial_p_value(n_a: ArrayLike, n_b: ArrayLike) -> Floats:
+    """BinomPValue(n_A, n_A + n_B, ½), two-sided, for n_A ≥ n_B.          [Cohen+19, PREDICT]
+
+    2·P(X ≥ n_A), at most 1;  X ~ Binomial(n_A + n_B, ½),  P(X ≥ k) = I_½(k, n − k + 1)
+
+    SciPy's own tail of a binomial distribution, bdtrc, is NaN from n = 2³¹ on.
+    """
+    n_a, n_b = np.asarray(n_a, dtype=np.float64), np.asarray(n_b, dtype=np.float64)
+    # For n_A = 0 there is no vote at all; P = 2·½ then as for a single one.
+    value: Floats = np.minimum(2 * betainc(np.maximum(n_a, 1.0), n_b + 1.0, 0.5), 1.0)
+    return value
+
+
 def hoeffding_lower(total: ArrayLike, n: Samples, alpha: float) -> Floats:
     """Lower bound of E X at confidence 1 − α from the sum of n samples of X in [0, 1].
 
