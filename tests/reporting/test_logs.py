@@ -76,6 +76,8 @@ def test_certificates_of_one_radius_are_no_log(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "0\t1\t1\t0.5\t1\t0\t0.5", header=f"{HEADER}\tasked")
     refuses(file, "must hold certificates of largest radii, got those of radius 0.5")
     assert read_log(file, one_radius=True).at == 0.5
+    least = write(tmp_path / "c.tsv", "0\t1\t1\t0.0\t1\t0\t0.0", header=f"{HEADER}\tasked")
+    assert read_log(least, one_radius=True).at == 0  # as of `macer certify --radius 0`
     rows = ("0\t1\t1\t0.5\t1\t0\t0.5", "1\t1\t1\t0.6\t1\t0\t0.6")
     mixed = write(tmp_path / "b.tsv", *rows, header=f"{HEADER}\tasked")
     with pytest.raises(Mistake, match=r"asked must be the same for every image, got 0.5 and 0.6"):
@@ -294,7 +296,7 @@ def test_an_image_appears_once(tmp_path: Path) -> None:
             "line 2: sigma must be a number > 0, from 10⁻⁶ to 10⁶, got 'inf'",
         ),
         ("alpha", ("0", "0"), "line 2: alpha must be between 0 and 1, got '0'"),
-        ("asked", ("0", "0"), "line 2: asked must be a number > 0, got '0'"),
+        ("asked", ("-1", "-1"), "line 2: asked must be a number ≥ 0, got '-1'"),
         ("drawn", ("0", "-1"), "line 3: drawn must be a whole number ≥ 0, got '-1'"),
         ("split", ("train", ""), "split must be the same for every image, got train and None"),
         ("sigma", ("1", "1", "2"), "sigma must be the same for every image, got 1.0 and 2.0"),

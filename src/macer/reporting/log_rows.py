@@ -154,7 +154,7 @@ _RULES: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = 
     "noise": (str, lambda name: name == "ordinary", "ordinary, or the column left out"),
     "rescored": (str, lambda _: True, "a bound and its α"),
     "level": (str, lambda name: name in ("fixed", "chosen"), "fixed or chosen"),
-    "asked": (_number, lambda r: math.isfinite(r) and r > 0, "a number > 0"),
+    "asked": (_number, lambda r: math.isfinite(r) and r >= 0, "a number ≥ 0"),
     "drawn": (_whole, lambda n: n >= 0, "a whole number ≥ 0"),
     "counts": (lambda text: text.count(",") + 1, lambda _: True, "one count per class"),
 }
