@@ -8,6 +8,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
+from macer.certification.largest_radius import certify
 from macer.kernels.agreement import agree
 from macer.models.build import build_model
 from macer.models.inference import for_inference, resolve_precision
@@ -113,6 +114,17 @@ def test_what_cannot_be_folded_stays_the_same_function(network):
     prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
     images = torch.rand(5, 1, 4, 4)
     assert torch.equal(prepared(images), model(images))
+
+
+def test_batch_norm_without_averages_is_not_folded_and_the_network_is_refused():
+    """It takes the statistics of the batch in eval mode too, so that rows influence one another."""
+    norm = nn.BatchNorm2d(2, track_running_stats=False)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), norm, nn.Flatten()).eval()
+    prepared = for_inference(model, shape=(1, 4, 4), precision="fp32", device=CPU)
+    assert norms(prepared) == 1
+    images = torch.randint(256, (1, 1, 4, 4), dtype=torch.uint8)
+    with pytest.raises(Mistake, match="the same logits in any company"):
+        certify(prepared, images, sigma=0.25, n=100)
 
 
 def test_chance_in_a_network_is_refused_before_a_trace_can_freeze_it():

@@ -138,6 +138,8 @@ def _fold(graph: fx.GraphModule) -> None:
     for norm in list(graph.graph.nodes):
         if not is_call_of(norm, layers, nn.BatchNorm2d):
             continue
+        if layers[norm.target].running_mean is None:  # it takes the statistics of the batch
+            continue
         source = norm.args[0]
         if is_call_of(source, layers, nn.Conv2d) and called_and_read_once(graph, source):
             folded = fuse_conv_bn_eval(layers[source.target], layers[norm.target])
