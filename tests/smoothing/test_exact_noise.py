@@ -102,6 +102,14 @@ def test_the_ends_leave_nothing_out(sigma):
     assert (np.diff(table.thresholds) >= 0).all()
 
 
+def test_noise_too_small_for_any_level_but_0_has_tables():
+    """P(D ≠ 0) is below 2⁻⁶², as near to an integer as can be."""
+    table = levels(1e-4)
+    assert (table.lowest, table.thresholds.tolist()) == (-1, [0, 2**BITS - 1])
+    ranks, undecided = table.ranks(np.array([1 << 2, 2**63], dtype=np.uint64))
+    assert (ranks + table.lowest).tolist() == [0, 0] and not len(undecided)
+
+
 @pytest.mark.parametrize("sigma", [0.12, 0.5])
 def test_noise_has_the_distribution_of_a_rounded_gaussian(sigma):
     table = levels(sigma)

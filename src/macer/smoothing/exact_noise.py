@@ -100,5 +100,7 @@ def threshold(i: int, sigma: float) -> int:
         floor: int = int(mpmath.floor(exact))
         distance = min(exact - floor, floor + 1 - exact)
         # ncdf is good to about 50 digits, 2⁶² takes 19: its error cannot cross an integer.
-        assert distance > mpmath.mpf(10) ** -25 or exact > 2**BITS - 1, (i, sigma)
+        # Next to 0 it cannot either, since nothing is below 0.
+        certain = distance > mpmath.mpf(10) ** -25 or exact < 0.5 or exact > 2**BITS - 1
+        assert certain, (i, sigma)
     return min(floor, int(2**BITS) - 1)
