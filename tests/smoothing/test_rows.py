@@ -304,6 +304,36 @@ def test_each_model_is_tried_once_for_a_shape_and_a_noise():
     assert calls == [*usual, *narrow, *usual, *usual, *alone, *parts]
 
 
+class Changing(nn.Module):
+    """A network that mixes rows, or is random, once it is told to; and that counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 3)
+        self.told, self.notes = None, {"calls": 0}
+        self.notes["own"] = [self.notes]  # a container may hold itself
+
+    def forward(self, x):
+        self.notes["calls"] += 1
+        logits = self.fc(x.flatten(1))
+        if self.told == "mix":
+            return logits - logits.mean(dim=0)
+        return nn.functional.dropout(logits, 0.5) if self.told == "vary" else logits
+
+
+@pytest.mark.parametrize("told", ["mix", "vary"])
+def test_a_model_that_passed_is_tried_again_after_a_change(told):
+    torch.manual_seed(0)
+    model, images = Changing(), torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
+    assert len(certify(model, images, sigma=0.5, n=100)) == 1
+    model.told = told
+    with pytest.raises(Mistake, match="the same logits in any company and at any time"):
+        certify(model, images, sigma=0.5, n=100)
+    model.told, model.fc = None, nn.Linear(16, 7)
+    [certificate] = certify(model, images, sigma=0.5, n=100)
+    assert len(certificate.estimation) == 7
+
+
 def test_rows_are_not_refused_for_rounding_in_another_place():
     class Rounding(nn.Module):
         """The last rows are added up in another order."""

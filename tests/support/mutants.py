@@ -480,6 +480,36 @@ MUTANTS = {
         "selected = selected_classes(counts, bound)",
         "certification/test_conclusions.py",
     ),
+    "changed network not tried again": Mutant(
+        "smoothing/rows.py",
+        "passed and unchanged(passed.values, values_of(model))",
+        "passed",
+        "smoothing/test_rows.py",
+    ),
+    "containers of a network not compared": Mutant(
+        "models/modes.py",
+        "values += [type(part), *_leaves(own)]",
+        "values += [type(part), *(v for v in own.values() if isinstance(v, _PLAIN))]",
+        "certification/test_smooth.py",
+    ),
+    "named table read without its journal": Mutant(
+        "reporting/logs.py",
+        "path.parent if path.name == TABLE and path.with_name(JOURNAL).is_file() else path",
+        "path",
+        "cli/test_gate.py",
+    ),
+    "chosen reading passes a gate": Mutant(
+        "cli/gate.py",
+        'log.level == "chosen"',
+        'log.level == "none"',
+        "cli/test_gate.py",
+    ),
+    "held-out images that chose offsets certified": Mutant(
+        "training/held_out.py",
+        'made.read_manifest().get("floor")',
+        "False",
+        "training/test_held_out.py::test_offsets_may_have_been_chosen_by_the_images_that_a_run_held_out",
+    ),
     "one-sided test in PREDICT": Mutant(
         "smoothing/confidence.py",
         "np.minimum(2 * betainc(",

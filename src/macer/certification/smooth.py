@@ -1,10 +1,7 @@
 """CERTIFY and PREDICT behind the class that the field uses."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from macer.certification.certificate import ABSTAIN
@@ -14,6 +11,7 @@ from macer.data.value_range import IMAGE_RANGE, ValueRange, checked_range
 from macer.kernels.graph import tensors_of
 from macer.models.callables import CallableNetwork, Classifier, as_network
 from macer.models.inference import for_inference, resolve_precision
+from macer.models.modes import remembered, unchanged, values_of
 from macer.smoothing.bounds import check_reading
 from macer.smoothing.sampling import Sampler
 from macer.system.errors import Mistake
@@ -99,9 +97,9 @@ class Smooth:
         model = self.base_classifier
         if not isinstance(model, nn.Module) or not are_images(images, self.value_range):
             return self._unprepared()
-        if not _same(self._state, _state(model)):
+        if not unchanged(self._state, _state(model)):
             self._prepared.clear()
-            self._state = [_copied(value) for value in _state(model)]
+            self._state = remembered(_state(model))
         _, channels, height, width = images.shape
         shape, device = (channels, height, width), images.device
         precision = resolve_precision(self.precision, device)
@@ -132,45 +130,4 @@ def _state(model: nn.Module) -> list[Any]:
     The values themselves are compared. A tensor's version counter would be quicker, but it misses
     changes through `.data`, and averages of weights are often written so.
     """
-    state: list[Any] = []
-    for part in model.modules():
-        own = {name: value for name, value in vars(part).items() if name != "training"}
-        state += [type(part), *_values(own)]
-    return [*state, *tensors_of(model)]
-
-
-def _values(value: Any) -> Iterator[Any]:
-    """What a value holds, with the size and the keys of each container; tensors are left out."""
-    if isinstance(value, dict):
-        yield len(value)
-        for key, held in value.items():
-            yield key
-            yield from _values(held)
-    elif isinstance(value, list | tuple):
-        yield len(value)
-        for held in value:
-            yield from _values(held)
-    elif not isinstance(value, Tensor):
-        yield value
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    return value.copy() if isinstance(value, np.ndarray | set) else value
-
-
-def _same(before: list[Any], now: list[Any]) -> bool:
-    return len(before) == len(now) and all(map(_equal, before, now))
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):  # the copy of a parameter is none
-        return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, bool | int | float | str | set):
-        return bool(a == b)
-    return a is b  # a function, a part, or what else cannot be compared by its value
+    return [*values_of(model), *tensors_of(model)]

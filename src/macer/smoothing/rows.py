@@ -1,6 +1,7 @@
 """Refuse networks whose rows influence one another: no certificate can hold for them."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from macer.kernels.agreement import FEW
+from macer.models.modes import remembered, unchanged, values_of
 from macer.models.probe import in_parts, require_equal
 from macer.smoothing.copies import (
     CHUNK,
@@ -24,8 +26,15 @@ from macer.smoothing.streams import Purpose
 # passes once in 3⁹ times.
 EXCHANGES = 7
 
-# The number of classes of each model that has passed, by what it was tried with.
-_passed: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], int]] = WeakKeyDictionary()
+
+class _Passed(NamedTuple):
+    """A model that has passed: what its parts held, and its classes by what it was tried with."""
+
+    values: list[object]
+    classes: dict[tuple[object, ...], int]
+
+
+_passed: WeakKeyDictionary[nn.Module, _Passed] = WeakKeyDictionary()
 
 
 def check_rows(
@@ -60,7 +69,8 @@ def check_rows(
     matter, and the comparisons are between calls: in another order and after other calls, a row
     must have the same logits, bit for bit.
 
-    Each model is tried once for a shape, type, kind of noise and σ.
+    Each model is tried once for a shape, type, kind of noise and σ, and again after any change
+    of what its parts hold besides tensors, such as a flag that makes it random.
 
     Args:
         images: uint8 for exact noise, else float32; see `NoisyCopies`.
@@ -69,9 +79,10 @@ def check_rows(
         progress: called with 1 after each of `trials(rows)` batches.
     """
     setting = (tuple(images.shape[1:]), images.dtype, images.device, rows, sigma, dtype)
-    passed = _passed.setdefault(model, {})
-    if setting in passed:
-        return passed[setting]
+    passed = _passed.get(model)
+    known = passed.classes if passed and unchanged(passed.values, values_of(model)) else {}
+    if setting in known:
+        return known[setting]
     several = _tried_rows(rows)
     first = _noisy(images, several, sigma, dtype, seed=0)
     second = _noisy(_negatives(images), several, sigma, dtype, seed=1)
@@ -83,8 +94,9 @@ def check_rows(
         return logits
 
     with torch.inference_mode():
-        passed[setting] = _check_exchanges(network, first, second, alone=rows == 1)
-    return passed[setting]
+        classes = _check_exchanges(network, first, second, alone=rows == 1)
+    _passed[model] = _Passed(remembered(values_of(model)), {**known, setting: classes})
+    return classes
 
 
 def trials(rows: int) -> int:
