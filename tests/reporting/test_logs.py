@@ -330,6 +330,7 @@ def test_a_table_that_its_journal_does_not_give_is_refused(tmp_path):
     honest = (run / "certificates.tsv").read_text()
     log = read_log(run)
     assert log.asked.tolist() == list(range(8)) and len(log.idx) == 6
+    assert (log.dataset, log.data_sha256) == (HEADER.dataset, HEADER.data_sha256)
     assert select(log, Selection(2, None, 2)).asked.tolist() == [2, 4, 6]
     rows = honest.splitlines(keepends=True)
     for wrong in (

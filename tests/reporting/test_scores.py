@@ -210,6 +210,14 @@ def test_logs_that_do_not_belong_together_are_refused() -> None:
     message = "a and b must have images in common, got 0…1 and 2…3: certify the same images"
     with pytest.raises(Mistake, match=message):
         paired_difference(a, b)
+    one, two = replace(a, data_sha256="ab" * 32), replace(a, name="b", data_sha256="cd" * 32)
+    message = (
+        "a and b must be of the same data, got None of SHA-256 abababababababab… and None of "
+        "SHA-256 cdcdcdcdcdcdcdcd…: certify the same images"
+    )
+    with pytest.raises(Mistake, match=message):
+        paired_difference(one, two)
+    assert paired_difference(a, two).images == 2  # a log of the field does not say
     other = replace(a, name="b", label=np.array([0, 7]), predict=np.array([0, 7]))
     message = "a and b must have the same labels, got different ones for 1 of 2 images, first idx 1"
     with pytest.raises(Mistake, match=message):

@@ -498,6 +498,12 @@ MUTANTS = {
         "path",
         "cli/test_gate.py",
     ),
+    "logs of different data paired": Mutant(
+        "reporting/scores.py",
+        "a.data_sha256 != b.data_sha256",
+        "False",
+        "reporting/test_scores.py",
+    ),
     "chosen reading passes a gate": Mutant(
         "cli/gate.py",
         'log.level == "chosen"',

@@ -54,6 +54,7 @@ class CertificateLog:
     classes: int | None = None
     class_names: tuple[str, ...] = ()
     dataset: str | None = None
+    data_sha256: str | None = None  # of the data set's images and labels
     network: str | None = None
     trained_at: str | None = None  # the σ of the training, if it was another
 
@@ -100,6 +101,7 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
         classes=rows[0].get("counts"),
         class_names=class_names(path, contents),
         dataset=contents.header.dataset if contents else None,
+        data_sha256=contents.header.data_sha256 if contents else None,
         network=contents.header.model.partition(",")[0] if contents else None,
         trained_at=(contents.header.model.partition(TRAINED_AT)[2] or None) if contents else None,
     )

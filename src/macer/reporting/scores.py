@@ -58,7 +58,7 @@ def paired_difference(a: CertificateLog, b: CertificateLog) -> Difference:
 
 
 def common_images(a: CertificateLog, b: CertificateLog) -> tuple[Places, Places]:
-    """The places in two logs of the images that both have; their labels must be the same."""
+    """The places in two logs of the images that both have; they must be of one data set."""
     common, in_a, in_b = np.intersect1d(a.idx, b.idx, return_indices=True)
     if not len(common) or a.split != b.split:
         raise Mistake(
@@ -72,7 +72,16 @@ def common_images(a: CertificateLog, b: CertificateLog) -> tuple[Places, Places]
             f"{len(disagree):,} of {len(common):,} images, first idx {disagree[0]}: "
             "compare logs of one data set"
         )
+    if None not in (a.data_sha256, b.data_sha256) and a.data_sha256 != b.data_sha256:
+        raise Mistake(
+            f"{a.name} and {b.name} must be of the same data, got {_data(a)} and {_data(b)}: "
+            "certify the same images"
+        )
     return in_a, in_b
+
+
+def _data(log: CertificateLog) -> str:
+    return f"{log.dataset} of SHA-256 {str(log.data_sha256)[:16]}…"
 
 
 def usual_radii(logs: Sequence[CertificateLog]) -> tuple[float, ...]:
