@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from desk import LOGS, refuses
+from desk import CERTIFY, LOGS, refuses
 from journals import rewrite
 
 from macer.cli.app import main
@@ -110,6 +110,15 @@ def test_certificates_of_one_radius_are_judged_there_and_below(
         main(["gate", "at-0.1", "--radius", radius, "--at-least", "0", "--json"])
         found.append(json.loads(capsys.readouterr().out)["requirements"][0]["estimate"])
     assert found[0] == found[1] > 0
+
+
+def test_a_radius_is_not_rounded_up(at_desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    radius = ["--radius", "0.0999999999"]
+    assert main(["gate", "run", *radius, "--at-least", "0", "--worst-class", "0"]) == 0
+    assert main(["gate", "run", *radius, "--baseline", "run", "--not-worse-by", "1"]) == 0
+    assert main(["certify", "run", *radius, *CERTIFY, "--out", "exact"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "adius 0." in line]
+    assert len(lines) == 4 and all("radius 0.0999999999" in line for line in lines)
 
 
 def test_the_classes_of_a_run_have_their_names(

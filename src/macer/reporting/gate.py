@@ -146,7 +146,7 @@ def accuracy(build: Build, at_least: float) -> Requirement:
     images, certified = len(build.log.idx), int(build.certified.sum())
     lower = float(build.lower(certified, images))
     line = (
-        f"robust accuracy at radius {build.radius:g} is at least {_down(lower)}, required "
+        f"robust accuracy at radius {build.radius:.15g} is at least {_down(lower)}, required "
         f"{at_least:g}; {certified:,} of {images:,} images are certified, "
         f"{_needed(build, at_least)}"
     )
@@ -193,7 +193,7 @@ def worst_class(build: Build, bounds: Sequence[ClassBound], at_least: float) -> 
     failing = [class_text(bound.label, names) for bound in bounds if bound.lower < at_least]
     others = f" and {len(failing) - 10} others" if len(failing) > 10 else ""
     line = (
-        f"robust accuracy at radius {build.radius:g} of every class is at least "
+        f"robust accuracy at radius {build.radius:.15g} of every class is at least "
         f"{_down(worst.lower)}, required {at_least:g}; the worst is class "
         f"{class_text(worst.label, names)} with {worst.certified:,} of {worst.images:,} images "
         f"certified{'; below that: ' if failing else ''}{', '.join(failing[:10])}{others}"
@@ -219,7 +219,7 @@ def not_worse(build: Build, baseline: CertificateLog, not_worse_by: float) -> Re
     gained, lost, images = int(np.sum(new & ~old)), int(np.sum(old & ~new)), len(new)
     lower = float(difference_lower(gained, lost, images, build.level))
     line = (
-        f"certified accuracy at radius {radius:g} is not below that of {baseline.name} by more "
+        f"certified accuracy at radius {radius:.15g} is not below that of {baseline.name} by more "
         f"than {_up(-lower)}, allowed {not_worse_by:g}; of {images:,} common images {gained:,} are "
         f"gained and {lost:,} lost"
     )

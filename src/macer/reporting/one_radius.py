@@ -21,9 +21,9 @@ class AtRadius(NamedTuple):
     def line(self) -> str:
         """The figures in words."""
         if not self.images:
-            return f"radius {self.radius:g}: no image yet"
+            return f"radius {self.radius:.15g}: no image yet"
         return (
-            f"radius {self.radius:g}: {self.robust} of {self.images} images are robust, "
+            f"radius {self.radius:.15g}: {self.robust} of {self.images} images are robust, "
             f"{self.correct} of them with the right label ({self.correct / self.images:.4f}); "
             f"{self.samples:,.0f} samples per image, "
             f"{self.n / max(self.samples, 1):.1f} times fewer than n = {self.n:,}"
