@@ -45,27 +45,28 @@ def values_of(model: nn.Module) -> list[Any]:
     """The types of a network's parts and the values that they hold; `training` is left out."""
     values: list[Any] = []
     for part in model.modules():
-        own = {name: value for name, value in list(vars(part).items()) if name != "training"}
-        values += [type(part), *_leaves(own)]
+        values.append(type(part))
+        own = {name: held for name, held in list(vars(part).items()) if name != "training"}
+        _gather(own, values)
     return values
 
 
-def _leaves(value: Any, inside: tuple[int, ...] = ()) -> Iterator[Any]:
-    """What a value holds, with the size and the keys of each container; no tensor.
+def _gather(value: Any, values: list[Any], inside: tuple[int, ...] = ()) -> None:
+    """Append what a value holds, with the size and the keys of each container; no tensor.
 
     Args:
         inside: the containers that hold the value, which may be among them.
     """
     if isinstance(value, dict | list | tuple):
-        if id(value) in inside:
+        values.append(len(value))
+        if not value or id(value) in inside:
             return
-        yield len(value)
-        for held in list(value.values()) if isinstance(value, dict) else tuple(value):
-            yield from _leaves(held, (*inside, id(value)))
         if isinstance(value, dict):
-            yield from list(value)
+            values += list(value)
+        for held in list(value.values() if isinstance(value, dict) else value):
+            _gather(held, values, (*inside, id(value)))
     elif not isinstance(value, Tensor):
-        yield value
+        values.append(value)
 
 
 def remembered(values: Sequence[Any]) -> list[Any]:
@@ -92,6 +93,8 @@ def unchanged(before: Sequence[Any], now: Sequence[Any]) -> bool:
 
 
 def _is_same(before: Any, now: Any) -> bool:
+    if before is now:  # most values, such as names; what can change was copied
+        return True
     if isinstance(before, Tensor) and isinstance(now, Tensor):  # the copy of a parameter is none
         same_type = (before.dtype, before.device) == (now.dtype, now.device)
         return same_type and bool(before.equal(now))
