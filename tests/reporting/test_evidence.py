@@ -99,6 +99,38 @@ def test_the_command_to_certify_has_every_setting_of_the_journal(
     assert (given["start"], given["stop"], given["skip"]) == (0, 60, 1)
 
 
+@pytest.mark.parametrize(
+    ("value_range", "inputs"),
+    [
+        ([0.0, 1.0], "images with values in [0, 1]"),
+        ([-8.0, 8.0], "inputs with values in [-8, 8]"),
+        (None, "inputs in the units of the data set"),
+    ],
+)
+def test_the_claim_names_the_inputs_that_the_radius_is_a_distance_of(
+    tmp_path: Path, value_range: list[float] | None, inputs: str
+) -> None:
+    run = write_run(tmp_path / "run", value_range=value_range, exact=False, dataset="arrays")
+    assert evidence_of(run)["claim"].endswith(f"Distances are of {inputs}.")
+
+
+def test_the_commands_of_arrays_are_python(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", value_range=None, exact=False, dataset="arrays")
+    commands = evidence_of(run)["commands"]
+    assert commands["certify"].startswith(
+        "macer.open_run('RUN').certify(DATA, start=0, stop=60, n0=100, n="
+    )
+    assert ", exact=False, " in commands["certify"]
+    assert commands["verify"] == "macer.open_run('RUN').verify(DATA)"
+    assert "--data" not in commands["report"]
+    for command in (commands["certify"], commands["verify"]):
+        compile(command, "command", "eval")
+    (run / MANIFEST).unlink()
+    commands = evidence_of(run)["commands"]
+    assert commands["certify"].startswith("macer.open_run('MODEL').certify(DATA, ")
+    assert commands["verify"] == "macer.open_run('MODEL').verify(DATA, out='RUN')"
+
+
 def test_certificates_in_no_run_have_commands_that_name_the_model(run: Path) -> None:
     assert evidence_of(run)["commands"]["verify"].startswith("macer verify RUN --data DATA")
     (run / MANIFEST).unlink()

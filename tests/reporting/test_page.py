@@ -86,6 +86,26 @@ def test_a_page_has_no_hidden_characters_and_says_what_is_missing(tmp_path: Path
     assert "Ordinary noise: these certificates hold for real" in page
 
 
+@pytest.mark.parametrize(
+    ("value_range", "claimed", "drawn"),
+    [
+        (None, "in the units of the data set", "in the units of the data set"),
+        ([-8.0, 8.0], "with values in [-8, 8]", "in [-8, 8]"),
+    ],
+)
+def test_a_page_of_inputs_that_are_no_images_speaks_of_no_pixels(
+    tmp_path: Path, value_range: list[float] | None, claimed: str, drawn: str
+) -> None:
+    run = source_of(
+        write_run(tmp_path / "run", value_range=value_range, exact=False, dataset="arrays")
+    )
+    write_page([run.log], tmp_path / "a.html", title="a", options=PageOptions(runs=[run]))
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert not re.search(r"pixels? |black|white is|in \[0, 1\]|no pictures|--data", page)
+    assert f"Distances are of inputs {claimed}." in page
+    assert f"ℓ₂ radius (inputs {drawn})" in page
+
+
 def height(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The step curve's value: y[i] on (x[i−1], x[i]], 0 beyond the last."""
     i = np.searchsorted(x, at, side="left")

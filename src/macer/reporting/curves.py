@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from macer.data.value_range import IMAGE_RANGE
 from macer.reporting.figures import (
     TEXT_COLOUR,
     add_legend,
@@ -21,7 +22,7 @@ from macer.reporting.figures import (
 from macer.reporting.logs import CertificateLog
 from macer.reporting.scores import average_certified_radius, curve
 from macer.reporting.tables import images_of_log
-from macer.reporting.texts import setting, thousands, with_noun
+from macer.reporting.texts import inputs_text, setting, thousands, with_noun
 from macer.smoothing.confidence import Floats
 from macer.system.errors import Mistake
 from macer.system.text import one_line
@@ -92,7 +93,8 @@ def draw(
         labels.append(f"best of these {len(logs)} at each radius, chosen after seeing them")
     figure = new_figure(7.2, 4.5 + legend_height(labels))
     axes = figure.add_subplot()
-    lines = draw_steps(axes, curves, colour)
+    inputs = inputs_text(*(log.value_range for log in logs))
+    lines = draw_steps(axes, curves, colour, inputs)
     if envelope:
         lines += axes.plot(*envelope, drawstyle="steps-pre", lw=3.5, color=colour, alpha=0.35)
     add_legend(figure, lines, labels, colour)
@@ -112,8 +114,17 @@ def subject(logs: Sequence[CertificateLog]) -> str:
     return " · ".join(values.pop() or "" for values in shared if len(values) == 1 and any(values))
 
 
-def draw_steps(axes: "Axes", curves: Sequence[Curve], colour: str = TEXT_COLOUR) -> "list[Line2D]":
-    """Step curves of accuracy over radius, in the colours of their order."""
+def draw_steps(
+    axes: "Axes",
+    curves: Sequence[Curve],
+    colour: str = TEXT_COLOUR,
+    inputs: str = inputs_text(IMAGE_RANGE),
+) -> "list[Line2D]":
+    """Step curves of accuracy over radius, in the colours of their order.
+
+    Args:
+        inputs: what radii are distances between.
+    """
     lines = [
         axes.plot(x, y, drawstyle="steps-pre", lw=1.6, solid_joinstyle="miter")[0]
         for x, y in curves
@@ -123,7 +134,9 @@ def draw_steps(axes: "Axes", curves: Sequence[Curve], colour: str = TEXT_COLOUR)
     axes.set_xlim(0, 1.03 * largest if largest else 1)
     axes.set_ylim(0, 1)
     axes.set_yticks(np.linspace(0, 1, 6))
-    label_axes(axes, "ℓ₂ radius (images in [0, 1])", "certified accuracy", colour)
+    label_axes(
+        axes, f"ℓ₂ radius ({inputs.replace('with values ', '')})", "certified accuracy", colour
+    )
     return lines
 
 

@@ -1,8 +1,8 @@
 """evidence.json: what a run's certificates show, with hashes that bind it to the run's files."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ from macer.certification.header import Header
 from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.data.selection import Selection
+from macer.data.split import ARRAYS
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.logs import CertificateLog, describe_images, lacking, read_log
 from macer.reporting.provenance import Provenance, provenance, versions_of
+from macer.reporting.texts import inputs_text
 from macer.reporting.verdict import class_verdicts, verdicts
 from macer.runs.names import JOURNAL, MANIFEST, TABLE
 from macer.system.errors import Mistake
@@ -25,7 +27,7 @@ CLAIM = (
     "For each certified image, with probability 1 − α at least over the noise: the smoothed "
     "classifier, which answers with the class that the network chooses most often under Gaussian "
     "noise of standard deviation σ, gives the same answer for every image at an ℓ₂ distance below "
-    "the certified radius. Distances are of images with values in [0, 1]."
+    "the certified radius. Distances are of {}."
 )
 
 LIMITS = (
@@ -88,7 +90,7 @@ def evidence(run: Source, images: Selection, radius: float | None = None) -> dic
         "schema": SCHEMA,
         "macer": __version__,
         "run": known.pop("name"),
-        "claim": CLAIM,
+        "claim": claim([run.log]),
         "verdict": known,
         "settings": settings(run.header),
         "images": _images(run, images),
@@ -100,6 +102,11 @@ def evidence(run: Source, images: Selection, radius: float | None = None) -> dic
         "limits": list(LIMITS),
         "clauses": [asdict(clause) for clause in CLAUSES],
     }
+
+
+def claim(logs: Sequence[CertificateLog]) -> str:
+    """What one certificate of these logs says, with the inputs that its radius is between."""
+    return CLAIM.format(inputs_text(*(log.value_range for log in logs)))
 
 
 def settings(header: Header) -> dict[str, Any]:
@@ -150,23 +157,44 @@ def versions(run: Source) -> dict[str, Any]:
 def commands(run: Source, images: Selection, radius: float | None) -> dict[str, str]:
     """How to certify again, to verify and to report; RUN, MODEL, DATA and NEW are paths.
 
-    Certificates that lie in no run's folder are of a MODEL that lies elsewhere.
+    Certificates that lie in no run's folder are of a MODEL that lies elsewhere. Of arrays, which
+    only Python can be given, DATA are the inputs and their labels.
     """
     asked = _range_flags(run.contents)
     given = "" if radius is None else f" --radius {radius!r}"
     header = run.header
+    in_python = header.dataset == ARRAYS
+    data = "" if in_python else " --data DATA"
     of_model = f"MODEL --sigma {header.sigma!r} --dataset {header.dataset}"
     target, of = ("RUN", "") if run.model else (of_model, " --target MODEL")
     parts = {"start": images.start or None, "stop": images.stop, "skip": images.skip}
     chosen = "".join(
         f" --{k} {v}" for k, v in parts.items() if v is not None and (k, v) != ("skip", 1)
     )
+    certify = f"macer certify {target}{data}{asked}{_setting_flags(header)} --out NEW"
+    verify = f"macer verify RUN{of}{data}{asked}"
     return {
-        "certify": f"macer certify {target} --data DATA{asked}{_setting_flags(header)} --out NEW",
-        "verify": f"macer verify RUN{of} --data DATA{asked}",
-        "report": f"macer report RUN{chosen}{given} --data DATA --html review.html "
+        "certify": _certify_arrays(run) if in_python else certify,
+        "verify": _verify_arrays(run) if in_python else verify,
+        "report": f"macer report RUN{chosen}{given}{data} --html review.html "
         "--evidence evidence.json",
     }
+
+
+def _certify_arrays(run: Source) -> str:
+    """How to certify arrays again, in Python."""
+    flags = _range_flags(run.contents).split()
+    images = [f"{k.lstrip('-')}={v}" for k, v in zip(flags[::2], flags[1::2], strict=True)]
+    chosen = run.header.recipe
+    settings = [f"{one.name}={getattr(chosen, one.name)!r}" for one in fields(chosen)]
+    target = "RUN" if run.model else "MODEL"
+    return f"macer.open_run('{target}').certify(DATA, {', '.join(images + settings)}, out='NEW')"
+
+
+def _verify_arrays(run: Source) -> str:
+    """How to check certificates of arrays, in Python."""
+    what = "'RUN').verify(DATA)" if run.model else "'MODEL').verify(DATA, out='RUN')"
+    return f"macer.open_run({what}"
 
 
 def _range_flags(contents: Contents) -> str:

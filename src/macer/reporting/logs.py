@@ -13,6 +13,7 @@ from macer.certification.journal import Contents, read_journal
 from macer.certification.scope import images_of
 from macer.certification.table import table_lines
 from macer.data.selection import Selection
+from macer.data.value_range import IMAGE_RANGE, ValueRange
 from macer.reporting.classes import class_names
 from macer.reporting.log_rows import (
     SETTINGS,
@@ -57,6 +58,7 @@ class CertificateLog:
     data_sha256: str | None = None  # of the data set's images and labels
     network: str | None = None
     trained_at: str | None = None  # the σ of the training, if it was another
+    value_range: ValueRange = IMAGE_RANGE  # of the inputs; images where nothing else is recorded
 
 
 def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
@@ -103,6 +105,7 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
         dataset=contents.header.dataset if contents else None,
         data_sha256=contents.header.data_sha256 if contents else None,
         network=contents.header.model.partition(",")[0] if contents else None,
+        value_range=_value_range(contents),
         trained_at=(contents.header.model.partition(TRAINED_AT)[2] or None) if contents else None,
     )
 
@@ -110,6 +113,12 @@ def read_log(path: Path, *, one_radius: bool = False) -> CertificateLog:
 def _with_journal(path: Path) -> Path:
     """A folder for its table, if a journal lies there: the two are read together."""
     return path.parent if path.name == TABLE and path.with_name(JOURNAL).is_file() else path
+
+
+def _value_range(contents: Contents | None) -> ValueRange:
+    """The least and the largest value of the inputs; that of images, where no journal says."""
+    given = list(IMAGE_RANGE) if contents is None else contents.header.value_range
+    return None if given is None else (given[0], given[1])
 
 
 def _asked(contents: Contents | None) -> NDArray[np.int64] | None:

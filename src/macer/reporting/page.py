@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from macer.data.selection import Selection
+from macer.data.value_range import IMAGE_RANGE
 from macer.reporting.classes import class_text
 from macer.reporting.clauses import CLAUSES
 from macer.reporting.curves import conditions, draw, subject
-from macer.reporting.evidence import CLAIM, LIMITS, Source, commands, hashes, settings, versions
+from macer.reporting.evidence import LIMITS, Source, claim, commands, hashes, settings, versions
 from macer.reporting.figures import SVG
 from macer.reporting.html_file import check_html, write_html
 from macer.reporting.intervals import ClassScore, interval_text
@@ -25,6 +26,7 @@ from macer.reporting.texts import (
     accuracy_texts,
     count_text,
     images_text,
+    inputs_text,
     radius_text,
     setting,
     signed_with_error,
@@ -99,7 +101,9 @@ def write_page(
             for row, log in zip(table.rows, logs, strict=True)
         ],
         "verdicts": judged,
-        "claim": CLAIM,
+        "claim": claim(logs),
+        "of_images": all(log.value_range == IMAGE_RANGE for log in logs),
+        "inputs": inputs_text(*(log.value_range for log in logs)),
         "limits": LIMITS,
         "clauses": CLAUSES,
         "pictures": options.pictures,

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable
 
+from macer.data.value_range import IMAGE_RANGE, ValueRange
+
 
 def images_text(count: int, which: str, asked: int | None) -> str:
     """Which images, and how many."""
@@ -31,6 +33,17 @@ def setting(value: float | str | None) -> str:
 def thousands(value: int | None) -> str:
     """A whole number in groups of three digits; ? where the log does not have it."""
     return "?" if value is None else f"{value:,}"
+
+
+def inputs_text(*ranges: ValueRange) -> str:
+    """What radii are distances between, of certificates of inputs with these ranges of values."""
+    if len(set(ranges)) > 1:
+        return "inputs in the units of each data set"
+    if ranges[0] is None:
+        return "inputs in the units of the data set"
+    low, high = ranges[0]
+    kind = "images" if ranges[0] == IMAGE_RANGE else "inputs"
+    return f"{kind} with values in [{low:g}, {high:g}]"
 
 
 def with_error(value: float, error: float) -> str:
