@@ -357,6 +357,19 @@ def test_without_macer_home_the_key_is_among_the_users_data(tmp_path, monkeypatc
     assert key_file() == tmp_path / "Library/Application Support/macer/key"
 
 
+def test_a_home_that_cannot_be_written_is_refused_with_what_to_set(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file/home"):
+        monkeypatch.setenv("MACER_HOME", str(place))
+        message = (
+            "MACER_HOME must be a folder for the key that seals runs with code of your own, got "
+            f"{re.escape(str(place))}, which cannot be used: [A-Z][a-z ]+; set .MACER_HOME to a "
+            "folder that can be written"
+        )
+        with pytest.raises(Mistake, match=f"^{message}$"):
+            ensure_key()
+
+
 def test_reading_makes_no_key(strangers, capsys, tmp_path):
     refused(commands(".")["predict a run"], capsys)
     assert not (tmp_path / "other").exists()

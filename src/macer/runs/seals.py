@@ -36,19 +36,30 @@ def ensure_key() -> bytes:
     """The user's key, made when there is none: 32 random bytes that she alone can read."""
     file = key_file()
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = file.with_name(f".key.{os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(secrets.token_bytes(KEY_BYTES))
-            opened.flush()
-            os.fsync(opened.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was faster: its key counts
-            os.link(temporary, file)
-        temporary.unlink()
-        sync_folder(file.parent)
+        try:
+            _make_key(file)
+        except OSError as error:
+            raise Mistake(
+                "MACER_HOME must be a folder for the key that seals runs with code of your own, "
+                f"got {file.parent}, which cannot be used: {error.strerror}; set $MACER_HOME to "
+                "a folder that can be written"
+            ) from error
     return _read_key(file)
+
+
+def _make_key(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = file.with_name(f".key.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(secrets.token_bytes(KEY_BYTES))
+        opened.flush()
+        os.fsync(opened.fileno())
+    with contextlib.suppress(FileExistsError):  # another process was faster: its key counts
+        os.link(temporary, file)
+    temporary.unlink()
+    sync_folder(file.parent)
 
 
 def _read_key(file: Path) -> bytes:
