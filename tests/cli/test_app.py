@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_python_m_macer_is_the_command() -> None:
     assert right.stdout.startswith(f"macer {__version__}")
     wrong = run_python("-m", "macer", "train", "demo", "--sigma", "0")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == "macer: sigma must be > 0, got 0.0\n"
+    assert wrong.stderr.splitlines()[-1] == "macer: sigma must be > 0, got 0.0"
 
 
 @pytest.mark.medium
@@ -72,6 +73,16 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in list(app)
         assert main([name, "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: macer {name}")
+
+
+@pytest.mark.parametrize("command", ["train", "serve", "floor", "pack", "certify", "plan"])
+def test_a_command_that_reads_a_model_says_so_before_it_has_read_it(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("macer.cli.app.first_sign", lambda text: said.append(text) or nullcontext())
+    assert main([command, "--no-such-flag"]) == 2
+    assert [text.split()[0] in ("reading", "building") for text in said] == [True]
 
 
 def test_a_bug_keeps_its_traceback_and_has_a_code_of_its_own(

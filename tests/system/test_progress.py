@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from macer.cli.printing import print_line
 from macer.system import progress
 
 
@@ -172,7 +173,12 @@ def test_a_command_that_shows_nothing_says_what_it_is_doing(screen, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "show", [lambda: progress.note("a note"), lambda: progress.bar("a", 1, "b").__enter__()]
+    "show",
+    [
+        lambda: progress.note("a note"),
+        lambda: progress.bar("a", 1, "b").__enter__(),
+        lambda: print_line("a line of standard output"),
+    ],
 )
 def test_a_command_that_shows_something_says_nothing_else(screen, monkeypatch, show):
     timers = []

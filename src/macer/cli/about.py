@@ -1,6 +1,7 @@
 """`macer zoo`, `recipes`, `data` and `bench`: what is here, and how fast it runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from macer.cli.parameters import Data, Device, chosen_device
 from macer.cli.printing import Result, print_line, print_table, print_text
@@ -145,9 +146,11 @@ def bench(
         parts = run_bench(
             images=20 if images is None else images, n=2000 if n is None else n, device=processor
         )
-    measured = []
+    measured: list[Mapping[str, Any]] = []
     for part in parts:
         print_line(part.line)
+        if not measured:
+            note("measuring plain and ours in turn; each line comes when both are done")
         measured.append(part.figures)
     place, *results = filter(None, measured)
     return {"device": processor.type, **place, "results": results}

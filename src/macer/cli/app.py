@@ -140,6 +140,10 @@ def _run(given: Sequence[str], command: str | None, as_json: bool) -> Ending | N
 
 # What commands do first; it may take seconds before they show anything.
 FIRST = {
+    "train": "reading the recipe and the images",
+    "serve": "reading the models",
+    "floor": "reading the model and the images",
+    "pack": "reading the network and the images",
     "certify": "reading the model and the images",
     "predict": "reading the model",
     "verify": "reading the certificates, the model and the images",

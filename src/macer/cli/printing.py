@@ -17,7 +17,7 @@ from macer import __version__
 from macer.reporting.grid import Grid
 from macer.system.errors import Mistake
 from macer.system.processes import is_first
-from macer.system.progress import note
+from macer.system.progress import end_first_sign, note
 from macer.system.text import NO_BREAK, one_line, unbroken
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def print_line(*fields: str) -> None:
 def print_text(text: str) -> None:
     """Print text as it is; of several processes, only the first one prints."""
     if is_first() and not _silent.get():
+        end_first_sign()
         sys.stdout.write(text)
         sys.stdout.flush()
 

@@ -77,7 +77,7 @@ def bar(
         transient: remove a terminal's bar at the end.
     """
     title = one_line(title)
-    _cancel_first_sign()
+    end_first_sign()
     if console.is_terminal:
         with _terminal_bar(transient) as progress:
             yield _Bar(progress, title, total, unit, done)
@@ -95,7 +95,7 @@ def live_line() -> Iterator[Callable[[str, bool], None]]:
     On a terminal one line changes, and goes at the end. Elsewhere plain lines are printed: at
     once if the function's second argument is true, else at most one in ten seconds.
     """
-    _cancel_first_sign()
+    end_first_sign()
     if console.is_terminal:
         with Live(console=console, transient=True) as live:
             yield lambda text, _: live.update(Text(one_line(text)), refresh=True)
@@ -214,15 +214,16 @@ def first_sign(text: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _cancel_first_sign()
+        end_first_sign()
 
 
-def _cancel_first_sign() -> None:
+def end_first_sign() -> None:
+    """Something is shown by now: a first sign that has not come need not come."""
     if _first_sign is not None:
         _first_sign.cancel()
 
 
 def note(text: str) -> None:
     """Print a plain line beside the progress, made safe by `one_line`; a terminal breaks it."""
-    _cancel_first_sign()
+    end_first_sign()
     console.print(Text(one_line(text)), soft_wrap=not console.is_terminal)
