@@ -726,3 +726,30 @@ def test_a_run_of_ones_own_arrays_needs_a_data_set_to_be_certified(
     assert file == line.format("run/model.safetensors")
     assert main(["certify", "run", "--dataset", "mnist-sample", "--n", "100", "--stop", "2"]) == 0
     assert read_journal(Path("run/certificates.journal")).header.dataset == "mnist-sample"
+    for command in (
+        ["floor", "run", "--at-least", "0.1", "--out", "new"],
+        ["train", "run", "--resume"],
+    ):
+        assert main(command) == 2
+        assert capsys.readouterr().err == (
+            "macer: dataset must be one that a command can read, got arrays, which Python was "
+            "given; go on in Python, or have a function return them, as package.module:function\n"
+        )
+
+
+@pytest.mark.medium
+def test_a_run_of_a_table_is_certified_in_python_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("tables.py").write_text(
+        "from torch import nn\n"
+        "def table(num_classes, channels):\n"
+        "    return nn.Linear(channels, num_classes)\n"
+    )
+    table = np.random.default_rng(0).normal(size=(64, 5))
+    recipe = TrainRecipe(model="tables:table", epochs=1, k=1, loss="gaussian")
+    train(recipe, (table, np.arange(64) % 3), ["a", "b", "c"], "run", value_range=None)
+    for dataset in ([], ["--dataset", "mnist-sample"]):
+        assert main(["certify", "run", *dataset]) == 2
+        assert capsys.readouterr().err.splitlines()[-1] == (
+            "macer: run must be a model of images, got one of inputs of the value_range None; "
+            "macer.open_run(RUN).certify takes those, in Python"
+        )

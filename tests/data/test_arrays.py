@@ -222,7 +222,8 @@ CHANNELS_LAST = (
         (None, "images must be uint8, or floats in [0, 1], got object"),
         ("images.npy", "images must be uint8, or floats in [0, 1], got <U10"),
         (IMAGES.reshape(64, 64), "images must be (images, channels, height, width) or (images, "
-         "height, width), got shape (64, 64); reshape them"),
+         "height, width), got shape (64, 64); reshape them; tables, series and sound go by "
+         "Python, to macer.train or macer.certify with value_range=None"),
         (IMAGES[None], "images must be (images, channels, height, width) or (images, height, "),
         (IMAGES[:0], "images must not be empty, got shape (0, 1, 8, 8)"),
         (IMAGES[:, :, :0], "images must not be empty, got shape (64, 1, 0, 8)"),

@@ -307,8 +307,6 @@ def _sources(
     from macer.data.sets import Rules, load, sized
     from macer.runs.data_code import data_home
 
-    if ARRAYS in (data.dataset, contents.header.dataset):
-        raise Mistake("dataset must be one that a command can read, got arrays of Python's")
     name = sized(data.dataset or contents.header.dataset, data.size)
     verification.check_data_set(contents, name)
     target = model.target or _own_model(run, contents.header.weights_sha256)

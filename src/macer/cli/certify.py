@@ -137,6 +137,8 @@ def _images(
     from macer.data.sets import load, sized
     from macer.runs.data_code import data_home
 
+    if card:
+        card.require_images(target)
     name = sized(dataset or _dataset_of(target, card), photographs.size)
     home = None if dataset else data_home(name, target, code=code, source=target)
     return load(name, part, data, rules=photographs.rules(), home=home)

@@ -201,8 +201,8 @@ def _pixels(images: np.ndarray) -> np.ndarray:
         raise Mistake(f"images must not be empty, got shape {images.shape}")
     if images.ndim not in (3, 4):
         raise Mistake(
-            f"images must be {_SHAPE}, got shape {images.shape}; reshape them, or give tables, "
-            "series and sound with their value_range, None for any"
+            f"images must be {_SHAPE}, got shape {images.shape}; reshape them; tables, "
+            "series and sound go by Python, to macer.train or macer.certify with value_range=None"
         )
     images = images if images.ndim == 4 else images[:, None]
     if images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):

@@ -14,7 +14,7 @@ from macer.data.formats import read_cifar10_binary, read_cifar10_python, read_id
 from macer.data.image_files import SIDE, read_image_files
 from macer.data.photograph import Size
 from macer.data.photographs import Rules, read_photographs
-from macer.data.split import SPLITS, Split
+from macer.data.split import ARRAYS, SPLITS, Split
 from macer.data.svhn import read_svhn
 from macer.system.errors import Mistake
 from macer.system.typed import require_type
@@ -172,6 +172,11 @@ def _data_set(name: str, rules: Rules = Rules()) -> DataSet:  # noqa: B008  immu
 def _plain(name: str) -> str:
     """The name of a data set without a size; an unknown one is refused."""
     plain = name.partition("@")[0] if isinstance(name, str) else ""
+    if plain == ARRAYS:
+        raise Mistake(
+            "dataset must be one that a command can read, got arrays, which Python was given; "
+            "go on in Python, or have a function return them, as package.module:function"
+        )
     if plain not in DATASETS:
         raise Mistake(
             f"unknown data set {name!r}{nearest(str(name), DATASETS)}; choose from "
