@@ -1,5 +1,6 @@
 """The command as a process: help, exit codes, and what it does not import."""
 
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -106,6 +107,18 @@ def test_a_full_disk_is_one_line() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr == "macer: cannot write: No space left on device\n"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_encoding_lacks_is_escaped(encoding: str) -> None:
+    command = [sys.executable, "-m", "macer", "gate", LOGS[0], "--radius", "0.5", "--at-least", "0"]
+    command += ["--alpha", "0.001"]
+    done = subprocess.run(
+        command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": encoding}, timeout=60
+    )
+    assert done.returncode == 0
+    assert rb"\u03b1 = 0.001" in done.stdout and not done.stderr
 
 
 @pytest.mark.medium

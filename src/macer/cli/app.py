@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from io import TextIOWrapper
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
@@ -97,6 +98,7 @@ NOT_PASSED = Ending(1, "not passed", "", said=True)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a mistake is one line and exit code 2, a bug its traceback and 70."""
+    _escape_what_has_no_code()
     os.environ.pop("MPLBACKEND", None)  # a notebook's may not be installed; macer draws into files
     given = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in _options(given)
@@ -113,6 +115,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None  # so that nothing is flushed at the exit
         return 141
     return ending.code if ending else 0
+
+
+def _escape_what_has_no_code() -> None:
+    """Print σ as \\u03c3 where the locale's encoding lacks it, as standard error does."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _options(given: Sequence[str]) -> Sequence[str]:
