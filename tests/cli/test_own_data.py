@@ -166,8 +166,9 @@ def test_duplicates_stop_train_and_certify_until_they_are_allowed(desk, capsys):
     train = [*FOLDER, "--size", "12", "--out", "run"]
     assert main(train) == 2 and not Path("run").exists()
     assert main([*train, "--allow-duplicates"]) == 0
+    hint = capsys.readouterr().out.splitlines()[-1]
+    assert hint == "certify it with: macer certify run --data photos --allow-duplicates"
     certify = ["certify", "run", *PHOTOS, "--stop", "3", *FEW]
-    capsys.readouterr()
     assert main(certify) == 2
     assert "training and test both" in capsys.readouterr().err
     assert main([*certify, "--allow-duplicates"]) == 0

@@ -71,6 +71,11 @@ class Photographs:
         duplicates: Any = "tell" if self.allow_duplicates else "refuse"
         return Rules(skip_damaged=self.skip_damaged, duplicates=duplicates)
 
+    def flags(self) -> str:
+        """The rules as another command takes them."""
+        given = {"--skip-damaged": self.skip_damaged, "--allow-duplicates": self.allow_duplicates}
+        return "".join(f" {flag}" for flag, value in given.items() if value)
+
 
 Weights = Annotated[
     Path | None, Parameter(help="Weights of the network: a file of torch.save or of safetensors.")

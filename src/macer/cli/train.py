@@ -110,7 +110,7 @@ def train(
         )
     source = f" --data {shlex.quote(str(data))}" if data else ""
     return {"run": folder, "recipe": recipe, "fields": asked.flat()} | _print_result(
-        folder, asked, source
+        folder, asked, source + photographs.flags()
     )
 
 
