@@ -157,7 +157,9 @@ def test_a_run_certifies_the_test_images_that_its_training_was_given(run, test_d
 
 
 def test_a_run_of_arrays_needs_its_test_images(run):
-    with pytest.raises(Mistake, match=r"^data must be given to certify a run that was trained on"):
+    with pytest.raises(
+        Mistake, match=r"^data must be the inputs and labels, of a run that was trained on"
+    ):
         run.certify()
 
 

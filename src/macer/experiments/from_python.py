@@ -177,7 +177,7 @@ class TrainedRun(os.PathLike[str]):
         """The images to certify; they must have the model's classes."""
         if data is None and self.test is None and card.dataset == ARRAYS:
             raise Mistake(
-                "data must be given to certify a run that was trained on arrays, got None"
+                "data must be the inputs and labels, of a run that was trained on arrays, got None"
             )
         if data is None and self.test is None:
             home = data_home(card.dataset, self.folder, code=code, source=self.model_file)
