@@ -18,6 +18,7 @@ from tiny_service import IMAGES, png, service
 from macer.server import connections
 from macer.server.app import Service
 from macer.server.listening import bound_socket, server_of
+from macer.system.errors import Mistake
 
 BODY = png(IMAGES[0])
 CLOSING = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
@@ -188,3 +189,11 @@ def answered_raw(port: int, request: bytes) -> bytes:
         while more := connection.recv(4096):
             received += more
     return received
+
+
+def test_a_port_that_is_taken_is_refused_with_what_to_choose() -> None:
+    with closing(bound_socket("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = rf"^cannot listen on 127\.0\.0\.1:{port}: .*; choose another --host or --port$"
+        with pytest.raises(Mistake, match=line):
+            bound_socket("127.0.0.1", port)

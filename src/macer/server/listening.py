@@ -50,7 +50,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
     except OSError as error:
-        raise Mistake(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        raise Mistake(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --host or "
+            "--port"
+        ) from None
 
 
 def server_of(service: Service) -> uvicorn.Server:
