@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import anytime_wealth
 from scipy.stats import binom
@@ -52,6 +52,8 @@ def chance_of_ever_reaching(votes, p):
 @pytest.mark.medium
 @settings(deadline=None, max_examples=200)
 @given(counts_of_n, st.sampled_from([0.05, 0.001, 1e-9]))
+@example((1, 324), 0.001)  # p̲ is 2.4e-7: 1 − p̲ has half of its digits
+@example((1, 200_000), 1e-9)
 def test_the_bound_passes_the_literal_test_and_hardly_more_would(counts, alpha):
     count, n = counts
     p = float(confidence_sequence_lower(count, n, alpha))

@@ -186,6 +186,12 @@ MUTANTS = {
         "_ERROR = 0.0",
         "smoothing/test_confidence_sequence.py",
     ),
+    "anytime: 1 − p of a small p": Mutant(
+        "smoothing/confidence_sequence.py",
+        "p < 2.0**-10",
+        "p < 0.0",
+        "smoothing/test_confidence_sequence.py",
+    ),
     "anytime: one n for all images": Mutant(
         "smoothing/bounds.py",
         "n if drawn is None or not self.anytime else drawn.numpy()",

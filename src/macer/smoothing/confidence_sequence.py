@@ -58,7 +58,9 @@ def confidence_sequence_lower(count: ArrayLike, n: ArrayLike, alpha: float) -> F
 def log_wealth(count: Floats, n: Floats, p0: Floats) -> Floats:
     """log W(p₀), never above its exact value; the shapes are the same."""
     k, others, p = count[..., None], (n - count)[..., None], np.maximum(p0, 1e-300)[..., None]
-    angle0 = np.arcsin(np.sqrt(1.0 - p))  # π/2 − φ₀, without the cancellation near 1
+    # π/2 − φ₀, without the cancellation of π/2 − arcsin √p near 1, and of 1 − p near 0.
+    small = np.pi / 2 - np.arcsin(np.sqrt(p))
+    angle0 = np.where(p < 2.0**-10, small, np.arcsin(np.sqrt(1.0 - p)))
     angle = np.maximum(angle0 - _DISTANCES, 0.0)
     gains = k * np.log(np.cos(angle) ** 2 / p)
     losses = xlogy(others, np.sin(angle) ** 2 / (1.0 - p))  # 0 for no others, also at pⱼ = 1
