@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -124,6 +124,16 @@ def together(certifier: Certifier, indices: Sequence[int], threads: int) -> list
             for one in ranks
         ]  # fmt: skip
         return [one.result() for one in done]
+
+
+def test_progress_names_the_folder_that_was_asked_for(here):
+    """A part's own folder is only a number."""
+    with patch("macer.certification.data_set.bar", return_value=nullcontext(Mock())) as shown:
+        assert certify("one", "--stop", "1") == 0
+        certifier = Certifier()
+        certifier(Path("two/.parts/1"), [0, 1])
+    titles = [call.args[0] for call in shown.call_args_list]
+    assert titles == ["certifying one, 1 image", "certifying two, 2 images of process 1"]
 
 
 @pytest.mark.medium

@@ -84,7 +84,7 @@ def certify_data_set(
     with _opened_journals(certification, folder, indices if asked is None else asked) as journals:
         todo = [i for i in indices if any(i not in j.contents.records for j in journals)]
         split = certification.split
-        if split.account is not None and folder.parent.name != PARTS:  # a process's own part
+        if split.account is not None and not _is_part(folder):
             tell(split, write_file_lists(split, folder, header.split))
         _note_what_is_known(journals, len(indices), len(todo))
         most, finished = certification.most_samples, 0
@@ -111,7 +111,15 @@ def certify_data_set(
 
 
 def _title(folder: Path, images: int) -> str:
-    return f"certifying {folder.name}, {images} image{'s' if images != 1 else ''}"
+    what = f"{images} image{'s' if images != 1 else ''}"
+    if _is_part(folder):
+        return f"certifying {folder.parents[1].name}, {what} of process {folder.name}"
+    return f"certifying {folder.name}, {what}"
+
+
+def _is_part(folder: Path) -> bool:
+    """Whether one of several processes writes its own part there."""
+    return folder.parent.name == PARTS
 
 
 def _pixels(certification: Certification, indices: Sequence[int]) -> np.ndarray:
