@@ -588,5 +588,7 @@ def test_a_loss_takes_no_more_from_the_epoch_than_its_phase_says(loss):
         torch.manual_seed(0)
         losses = losses_of(batch).detach()
         phase = find_objective(loss).phase(trainer.epoch, trainer.recipe.loss)
-        assert torch.equal(losses, found.setdefault(phase, losses))
-    assert len(found) == (2 if loss in EARLY else 1)
+        same = torch.equal(losses, found.setdefault(phase, losses))
+        assert same, f"{loss} changes by epoch {epoch} within one phase: give it one in LOSSES"
+    expected = 2 if loss in EARLY else 1
+    assert len(found) == expected, f"{loss} with a phase needs an entry in EARLY, others have none"
