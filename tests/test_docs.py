@@ -63,16 +63,19 @@ def test_every_generated_part_stands_on_a_page():
     assert sorted(marked) == sorted(PARTS)
 
 
+def headings(page: Path) -> list[tuple[str, str]]:
+    """Date and subject of each entry of a page of the log."""
+    written = re.findall(r"^## (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    entries = [re.fullmatch(r"(\d{4}-\d\d-\d\d) · (.+)", heading) for heading in written]
+    wrong = [heading for heading, entry in zip(written, entries, strict=True) if not entry]
+    assert not wrong, f"{page.name}: an entry is headed ## YYYY-MM-DD · SUBJECT"
+    return [(entry[1], entry[2]) for entry in entries if entry]
+
+
 def test_every_entry_of_the_log_is_in_its_contents_once():
     contents = (DOCS / "log/index.md").read_text("utf-8")
     pages = [page for page in sorted((DOCS / "log").glob("*.md")) if page.name != "index.md"]
-    entries = [
-        (date, subject, page.name)
-        for page in pages
-        for date, subject in re.findall(
-            r"^## ([\d-]+) · (.+)$", page.read_text("utf-8"), re.MULTILINE
-        )
-    ]
+    entries = [(date, subject, page.name) for page in pages for date, subject in headings(page)]
     listed = re.findall(r"^\| ([\d-]+) \| \[(.+)\]\((\w+\.md)#", contents, re.MULTILINE)
     assert len(listed) >= 40
     assert sorted(listed) == sorted(entries)
@@ -132,6 +135,16 @@ def test_the_results_of_the_readme_are_computed_from_the_certificates():
     assert "**Seven minutes of training" in readme and max(times) <= 7 * 60
     assert "`fast`, five minutes" in readme and ours["fast"].seconds_at(0.5) <= 5 * 60
     assert f"MACER's log of {ours['macer'].seconds_at(0.5) / 3600:.1f} hours" in readme
+
+
+def test_the_guides_to_training_and_to_methods_name_every_loss():
+    train, methods = (
+        (DOCS / f"guide/{page}.md").read_text("utf-8") for page in ("train", "methods")
+    )
+    [listed] = re.findall(r"^`--loss` is .+$", train, re.MULTILINE)
+    assert [name for name in LOSSES if f"`{name}`" not in listed] == []
+    rows = re.findall(r"^\| `([\w-]+)` \|", methods, re.MULTILINE)
+    assert sorted(rows) == sorted(set(LOSSES) - {"gaussian"})  # which the others add to
 
 
 def test_the_guide_to_training_has_the_accuracies_of_the_records():

@@ -1,4 +1,4 @@
-"""Algorithm 1 and ten other losses, one file each; LOSSES has them by their names."""
+"""Algorithm 1 and other losses, one file each; LOSSES has them by their names."""
 
 from collections.abc import Collection
 from dataclasses import replace
