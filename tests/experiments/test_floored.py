@@ -19,7 +19,7 @@ from macer.smoothing.streams import Purpose
 from macer.system.errors import Mistake
 from macer.system.files import sha256_of_file
 from macer.training.loop import train
-from macer.training.votes import count_votes, noisy_logits
+from macer.training.votes import count_votes, sampled_logits
 
 pytestmark = pytest.mark.usefixtures("tiny_networks")
 CPU = torch.device("cpu")
@@ -48,10 +48,11 @@ def raised(name: str, folder: Path, split: Split | None = None, **changes: Any) 
 
 def right(target: Path | str, split: Split) -> list[float]:
     """The share of each class that is right on most noisy copies, of noise of its own."""
-    votes = count_votes(
+    batches = sampled_logits(
         load_model(target)[0], split.images, samples=51, sigma=0.25, seed=7,
         purpose=Purpose.VALIDATION, device=CPU,
-    ).numpy()  # fmt: skip
+    )  # fmt: skip
+    votes = count_votes(batches).numpy()
     most = 2 * votes[np.arange(len(votes)), split.labels] > 51
     return [float(most[split.labels == c].mean()) for c in range(3)]
 
@@ -101,9 +102,9 @@ def test_images_are_taken_evenly_from_each_class(
 
     def spied(model: Any, images: Any, **settings: Any) -> Any:
         seen.append(images.numpy())
-        return noisy_logits(model, images, **settings)
+        return sampled_logits(model, images, **settings)
 
-    monkeypatch.setattr("macer.experiments.floored.noisy_logits", spied)
+    monkeypatch.setattr("macer.experiments.floored.sampled_logits", spied)
     raised(file, tmp_path / "run", split, images=3)
     own = [np.flatnonzero(split.labels == c) for c in range(3)]
     chosen = sorted(int(each[len(each) * i // 3]) for each in own for i in range(3))
@@ -144,7 +145,7 @@ def test_a_run_is_not_written_over(
 ) -> None:
     made = raised(file, tmp_path / "run")
     before = made.run.model.read_bytes()
-    monkeypatch.delattr("macer.experiments.floored.noisy_logits")  # nothing is computed for it
+    monkeypatch.delattr("macer.experiments.floored.sampled_logits")  # nothing is computed for it
     with pytest.raises(Mistake, match="holds a run already; choose another --out"):
         raised(file, tmp_path / "run", at_least=0.5)
     assert Run(tmp_path / "run").model.read_bytes() == before

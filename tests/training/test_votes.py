@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from macer.smoothing.streams import Purpose, fill_normal
-from macer.training.votes import ROWS, count_votes
+from macer.training.votes import ROWS, count_votes, sampled_logits
 
 CPU = torch.device("cpu")
 
@@ -24,7 +24,7 @@ def grey_images(count, channels=1):
 
 def counted(model, images, **changes):
     settings = {"samples": 20, "sigma": 0.5, "seed": 3, "purpose": Purpose.WEIGHTS, "chunk": 5}
-    return count_votes(model, images, **settings | changes, device=CPU)
+    return count_votes(sampled_logits(model, images, **settings | changes, device=CPU))
 
 
 # reference

@@ -22,7 +22,7 @@ from macer.system.errors import Mistake
 from macer.system.progress import bar
 from macer.system.user_code import own_modules
 from macer.training.batches import as_floats
-from macer.training.votes import noisy_logits
+from macer.training.votes import sampled_logits
 
 TRIED = 4  # images on which the offsets are tried
 
@@ -125,7 +125,7 @@ def _logits(model: PreparedModel, images: np.ndarray, samples: int) -> Tensor:
     """The logits of noisy copies, (images, samples, classes) float32 on the CPU."""
     batches = []
     with bar("logits of training images", len(images) * samples, "samples") as advance:
-        for logits in noisy_logits(
+        for logits in sampled_logits(
             model.network,
             torch.from_numpy(images),
             samples=samples,

@@ -22,7 +22,7 @@ from macer.recipes import TrainRecipe
 from macer.smoothing.confidence import Floats, clopper_pearson_lower, radius_lower
 from macer.smoothing.streams import Purpose, stream
 from macer.system.errors import Mistake
-from macer.training.votes import count_votes
+from macer.training.votes import count_votes, sampled_logits
 
 DROP_SAMPLES = 100
 WEIGHT_SAMPLES = 16
@@ -104,7 +104,7 @@ def _right_votes(
     purpose: Purpose,
 ) -> NDArray[np.int64]:
     """How many of its noisy copies the network labels right, for each image."""
-    votes = count_votes(
+    batches = sampled_logits(
         model,
         images,
         samples=samples,
@@ -114,5 +114,6 @@ def _right_votes(
         chunk=epoch,
         device=images.device,
     )
+    votes = count_votes(batches)
     right: NDArray[np.int64] = votes.gather(1, labels.cpu()[:, None]).squeeze(1).numpy()
     return right

@@ -19,7 +19,7 @@ from macer.data.sets import Split
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose
 from macer.system.errors import Mistake
-from macer.training.votes import count_votes
+from macer.training.votes import count_votes, sampled_logits
 
 SAMPLES = 32  # votes for each label
 
@@ -46,7 +46,7 @@ def with_pseudo_labels(
     labels: Tensor, images: Tensor, first: nn.Module, recipe: TrainRecipe
 ) -> Tensor:
     """The labels, with hidden ones replaced by the first model's majority votes."""
-    votes = count_votes(
+    batches = sampled_logits(
         first,
         images[recipe.labelled :],
         samples=SAMPLES,
@@ -55,6 +55,7 @@ def with_pseudo_labels(
         purpose=Purpose.PSEUDO_LABELS,
         device=images.device,
     )
+    votes = count_votes(batches)
     return torch.cat([labels[: recipe.labelled], votes.argmax(dim=1).to(labels)])
 
 

@@ -11,7 +11,7 @@ from macer.data.sets import Split
 from macer.recipes import TrainRecipe
 from macer.smoothing.streams import Purpose
 from macer.system.typed import check_types, wrong
-from macer.training.votes import ROWS, count_votes
+from macer.training.votes import ROWS, count_votes, sampled_logits
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def validate(
     The radius is σΦ⁻¹(p̂), with p̂ at most 1 − 1/2n for n samples, and 0 if the vote is wrong. It
     is a number to compare settings by, not a certificate.
     """
-    votes = count_votes(
+    batches = sampled_logits(
         model,
         held_out.images,
         samples=samples,
@@ -59,7 +59,8 @@ def validate(
         seed=recipe.seed,
         purpose=Purpose.VALIDATION,
         device=device,
-    ).numpy()
+    )
+    votes = count_votes(batches).numpy()
     right = votes.argmax(axis=1) == held_out.labels
     p_hat = votes[np.arange(len(votes)), held_out.labels] / samples
     radius = recipe.sigma * ndtri(np.clip(p_hat, 0.5, _largest_share(samples)))

@@ -1,6 +1,6 @@
 """A few votes for each image: estimates to choose by, not certificates."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -16,38 +16,18 @@ ROWS = 1024  # noisy copies whose noise is drawn at once
 VALUES = 1 << 25  # pixel values in a batch of the network: 1024 rows of CIFAR-10, 222 of ImageNet
 
 
-def count_votes(
-    model: nn.Module,
-    images: "Tensor | Images",
-    *,
-    samples: int,
-    sigma: float,
-    seed: int,
-    purpose: Purpose,
-    chunk: int = 0,
-    device: torch.device,
-) -> Tensor:
+def count_votes(batches: Iterable[Tensor]) -> Tensor:
     """How often each class wins among an image's noisy copies: (images, classes) int64.
 
     votes_c = Σⱼ 1[argmax u(x + ηⱼ) = c],  ηⱼ ~ N(0, σ²I)                            [Cohen+19]
 
     Args:
-        images: (images, channels, height, width) uint8, or other inputs, float32.
+        batches: of `sampled_logits`.
     """
-    batches = noisy_logits(
-        model,
-        images,
-        samples=samples,
-        sigma=sigma,
-        seed=seed,
-        purpose=purpose,
-        chunk=chunk,
-        device=device,
-    )
     return torch.cat([_votes(logits) for logits in batches]).cpu()
 
 
-def noisy_logits(
+def sampled_logits(
     model: nn.Module,
     images: "Tensor | Images",
     *,
@@ -62,6 +42,9 @@ def noisy_logits(
 
     The network is in eval mode. The noise of a batch is one stream, identified by the position of
     its first image and by the chunk.
+
+    Args:
+        images: (images, channels, height, width) uint8, or other inputs, float32.
     """
     at_once = max(1, ROWS // samples)
     for start in range(0, len(images), at_once):
