@@ -274,12 +274,22 @@ def test_a_mistake_is_one_line_of_all_processes(tmp_path):
     assert done.returncode != 0 and [f.name for f in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
-def test_a_process_that_does_not_answer_is_a_mistake(monkeypatch):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Connection closed by peer\nand more",
+        "[/a/pair.cc:5] Connection closed by peer. This is typically caused by a bug. GLHF! 🏖️",
+    ],
+)
+def test_a_process_that_does_not_answer_is_a_mistake(monkeypatch, text):
     def broken(_: object) -> None:
-        raise RuntimeError("Connection closed by peer\nand more")
+        raise RuntimeError(text)
 
     monkeypatch.setattr(torch.distributed, "all_reduce", broken)
-    line = "another process has ended or does not answer: Connection closed by peer$"
+    line = (
+        r"^another process has ended or does not answer \(Connection closed by peer\); start all "
+        "again: certify goes on where it was, and train with --resume$"
+    )
     for act in (lambda: Ranks(0, 2).wait(), lambda: Ranks(0, 2).average([torch.ones(1)])):
         with pytest.raises(Mistake, match=line):
             act()

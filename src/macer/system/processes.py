@@ -1,6 +1,7 @@
 """Processes that train or certify together, as torchrun starts them: one for each device."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,8 +117,12 @@ def _collective() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise Mistake(f"another process has ended or does not answer: {reason}") from error
+        # gloo puts its file and line before the reason, and general advice after it.
+        reason = re.sub(r"^\[[^]]*\] ", "", str(error)).partition("\n")[0].partition(". ")[0]
+        raise Mistake(
+            f"another process has ended or does not answer ({reason}); start all again: certify "
+            "goes on where it was, and train with --resume"
+        ) from error
 
 
 def _init_group(backend: str) -> None:
