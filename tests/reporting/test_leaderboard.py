@@ -199,6 +199,17 @@ def test_notes_say_what_a_row_alone_would_hide():
     assert row_of("cat-rs", 0.5).note is None
 
 
+def test_a_pair_of_which_one_log_may_not_be_copied_may_lack_its_difference(monkeypatch):
+    """As after a new entry: only who has both logs can compute it."""
+    best = board(0.5, "every-5th").best
+    known = {
+        at: gain for at, gain in leaderboard._differences().items() if {best, "cat-rs"} != {*at[2:]}
+    }
+    monkeypatch.setattr(leaderboard, "_differences", lambda: known)
+    row = row_of("cat-rs", 0.5)
+    assert row.to_best is None and row.to_reference is not None
+
+
 # refusal
 
 

@@ -267,15 +267,16 @@ def seeds_of(key: str, sigma: float, best: str) -> Seeds:
 
 
 def _difference(sigma: float, images: ImageSet, a: str, b: str) -> Difference | None:
-    """ACR(a) − ACR(b), paired; each pair of methods is stored in one of its two orders."""
+    """ACR(a) − ACR(b), paired; each pair of methods is stored in one of its two orders.
+
+    None for a pair that is not: it takes both logs, and a new entry may come without the others'.
+    """
     known, count = _differences(), COUNT // IMAGES[images]
-    if a == b:
-        return None
-    if (sigma, images, a, b) in known:
-        gain, error = known[sigma, images, a, b]
-        return Difference(gain, error, count)
-    gain, error = known[sigma, images, b, a]
-    return Difference(-gain, error, count)
+    for (first, second), sign in (((a, b), 1), ((b, a), -1)):
+        if (sigma, images, first, second) in known:
+            gain, error = known[sigma, images, first, second]
+            return Difference(sign * gain, error, count)
+    return None
 
 
 @cache
