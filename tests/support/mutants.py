@@ -494,8 +494,8 @@ MUTANTS = {
     ),
     "containers of a network not compared": Mutant(
         "models/modes.py",
-        "values += [type(part), *_leaves(own)]",
-        "values += [type(part), *(v for v in own.values() if isinstance(v, _PLAIN))]",
+        "_gather(own, values)\n",
+        "values += [value for value in own.values() if isinstance(value, _PLAIN)]\n",
         "certification/test_smooth.py",
     ),
     "named table read without its journal": Mutant(
@@ -2421,8 +2421,8 @@ MUTANTS = {
     ),
     "a difference with the sign of its reverse": Mutant(
         "reporting/leaderboard.py",
-        "Difference(-gain, error, count)",
-        "Difference(gain, error, count)",
+        "((b, a), -1)",
+        "((b, a), 1)",
         "reporting/test_leaderboard.py",
     ),
     "our own model taken for the best published one": Mutant(

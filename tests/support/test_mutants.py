@@ -13,7 +13,6 @@ from processes import surroundings
 import macer
 
 
-@pytest.mark.medium
 def test_every_seeded_bug_has_its_place():
     for name, mutant in MUTANTS.items():
         text = (ROOT / "src" / "macer" / mutant.file).read_text(encoding="utf-8")
