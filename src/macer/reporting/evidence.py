@@ -160,7 +160,7 @@ def commands(run: Source, images: Selection, radius: float | None) -> dict[str, 
     Certificates that lie in no run's folder are of a MODEL that lies elsewhere. Of arrays, which
     only Python can be given, DATA are the inputs and their labels.
     """
-    asked = _range_flags(run.contents)
+    asked = _flags(_range(run.contents))
     given = "" if radius is None else f" --radius {radius!r}"
     header = run.header
     in_python = header.dataset == ARRAYS
@@ -168,9 +168,7 @@ def commands(run: Source, images: Selection, radius: float | None) -> dict[str, 
     of_model = f"MODEL --sigma {header.sigma!r} --dataset {header.dataset}"
     target, of = ("RUN", "") if run.model else (of_model, " --target MODEL")
     parts = {"start": images.start or None, "stop": images.stop, "skip": images.skip}
-    chosen = "".join(
-        f" --{k} {v}" for k, v in parts.items() if v is not None and (k, v) != ("skip", 1)
-    )
+    chosen = _flags({k: v for k, v in parts.items() if v is not None and (k, v) != ("skip", 1)})
     certify = f"macer certify {target}{data}{asked}{_setting_flags(header)} --out NEW"
     verify = f"macer verify RUN{of}{data}{asked}"
     return {
@@ -183,8 +181,7 @@ def commands(run: Source, images: Selection, radius: float | None) -> dict[str, 
 
 def _certify_arrays(run: Source) -> str:
     """How to certify arrays again, in Python."""
-    flags = _range_flags(run.contents).split()
-    images = [f"{k.lstrip('-')}={v}" for k, v in zip(flags[::2], flags[1::2], strict=True)]
+    images = [f"{name}={value}" for name, value in _range(run.contents).items()]
     chosen = run.header.recipe
     settings = [f"{one.name}={getattr(chosen, one.name)!r}" for one in fields(chosen)]
     target = "RUN" if run.model else "MODEL"
@@ -197,13 +194,18 @@ def _verify_arrays(run: Source) -> str:
     return f"macer.open_run({what}"
 
 
-def _range_flags(contents: Contents) -> str:
-    """The flags for the images that were asked for, if one range has them."""
+def _range(contents: Contents) -> dict[str, int]:
+    """Start, stop and skip of the images that were asked for, if one range has them."""
     if contents.scope is None or len(contents.scope) != 1:
-        return ""
+        return {}
     [(start, stop, step)] = contents.scope
-    skip = f" --skip {step}" if step > 1 and start % step == 0 else ""
-    return f" --start {start} --stop {stop}{skip}" if step == 1 or skip else ""
+    if step == 1:
+        return {"start": start, "stop": stop}
+    return {} if start % step else {"start": start, "stop": stop, "skip": step}
+
+
+def _flags(values: Mapping[str, int]) -> str:
+    return "".join(f" --{name} {value}" for name, value in values.items())
 
 
 def _setting_flags(header: Header) -> str:
